@@ -79,6 +79,7 @@ def _store_config(config: BrokerConfig) -> StoreConfig:
         config.commit_log_segment_bytes,
         config.consume_queue_file_bytes,
         config.flush_disk_type,
+        unflushed_bytes_max=config.limits.unflushed_bytes_max,
         staging_bytes_max=config.staging_bytes_max,
         delay_levels=config.delay_levels,
         clean_policy=config.clean_policy,

@@ -122,6 +122,7 @@ class Limits:
     pull_wait_ms_max: int = 60_000
     transfer: TransferLimits = field(default_factory=TransferLimits)
     appends_in_flight_max: int = 64
+    unflushed_bytes_max: int = 256 * MIB
     clients: ClientLimits = field(default_factory=ClientLimits)
 
 

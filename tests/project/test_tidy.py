@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.project import tidy
+from tests.project import replaced, tidy
 from tests.project.tidy import Source
 
 TOP = Path(__file__).resolve().parents[2]
@@ -42,6 +43,29 @@ def test_a_folder_with_a_module_too_many_is_named(folder: str) -> None:
     assert list(tidy.crowded_folders(crowd)) == [
         f"{folder}: 13 modules, limit 12; divide it by subject"
     ]
+
+
+def test_tests_replace_the_clock_the_disk_and_the_socket_and_what_is_listed() -> None:
+    names = [*replaced.LIMITS.split(), *replaced.OTHERS.split()]
+    listed, found = Counter(names), replaced.replaced_names(tidy.sources(TOP))
+    assert found - listed == Counter(), "a name more: observe the product by public means"
+    assert listed - found == Counter(), "a name less: delete it from the list"
+    for names in (replaced.LIMITS.split(), replaced.OTHERS.split()):
+        assert names == sorted(names)
+
+
+def test_a_replaced_name_is_found_however_a_test_replaces_it() -> None:
+    lines = (
+        'monkeypatch.setattr(Store, "append", fail)',
+        'patch.setitem(module.RULES, "topic", rule)',
+        'mock.patch("rocketpy_broker.broker.listen", f)',
+        "running.broker.server._limit = 3",
+        'monkeypatch.setattr(os, "pwrite", fail)',
+        "self._limit = 3",
+        'setattr(message, "body", b"")',
+    )
+    found = replaced.replaced_names([Source("tests/test_one.py", "\n".join(lines))])
+    assert sorted(found) == ["RULES.topic", "Store.append", "broker.listen", "server._limit"]
 
 
 def test_every_package_is_checked() -> None:

@@ -9,12 +9,11 @@ import pytest
 
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.log.checksums import SegmentChecksums
-from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.log.segment_queue import SegmentQueue
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.images import block_of
+from tests.support.store.disk_calls import CHECKSUMS, LOG, DiskCall, before_call
 from tests.support.store.messages import (
     OTHER,
     QUEUE,
@@ -57,17 +56,15 @@ def test_b09_whoever_appends_waits_for_the_thread_that_writes(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, released = threading.Event(), threading.Event()
-    real = Segment.write
     writers: list[str] = []
 
-    def slow(segment: Segment, position: int, data: memoryview) -> None:
+    def slow(_call: DiskCall) -> None:
         if threading.current_thread() is thread:
             entered.set()
             released.wait(WAIT_SECONDS_MAX)
         writers.append(threading.current_thread().name)
-        real(segment, position, data)
 
-    monkeypatch.setattr(Segment, "write", slow)
+    before_call(monkeypatch, "pwrite", "*", slow)
     under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"first"]))
     thread = threading.Thread(target=under_way.write, name="writer")
     thread.start()
@@ -84,15 +81,13 @@ def test_b09_whoever_appends_waits_for_the_thread_that_writes(
 def test_b09_s13_a_write_that_fails_stores_nothing_counts_once_and_tells_its_own_caller(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch, *, is_finished_by_its_caller: bool
 ) -> None:
-    real = Segment.write
     failures = [OSError(errno.EIO, "Input/output error")]
 
-    def failing(segment: Segment, position: int, data: memoryview) -> None:
+    def fail_once(_call: DiskCall) -> None:
         if failures:
             raise failures.pop()
-        real(segment, position, data)
 
-    monkeypatch.setattr(Segment, "write", failing)
+    before_call(monkeypatch, "pwrite", LOG, fail_once)
     under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"lost"]))
     under_way.write()
     if not is_finished_by_its_caller:
@@ -150,11 +145,11 @@ def test_b09_a_crash_meanwhile_leaves_nothing_or_all_of_it(open_store: OpenStore
 def test_b09_bytes_that_were_not_written_never_become_part_of_the_log(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(_checksums: SegmentChecksums, *_entries: object) -> None:
+    def fail(_call: DiskCall) -> None:
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(SegmentChecksums, "append", failing)
+        before_call(patched, "pwrite", CHECKSUMS, fail)
         under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"lost"]))
         with pytest.raises(MemoryError):
             under_way.write()

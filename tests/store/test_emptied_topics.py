@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,9 @@ import pytest
 
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.values import QueueBounds, QueueKey
 from tests.support.blocks import wire_block
+from tests.support.store.disk_calls import before_call, failing
 from tests.support.store.messages import (
     OTHER,
     QUEUE,
@@ -163,12 +164,8 @@ def test_nothing_is_emptied_while_a_queue_cannot_grow(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Covers a message that the queue gets only later, after messages of other queues."""
-
-    def fail(*_arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as full:
-        full.setattr(ConsumeQueue, "append", fail)
+        before_call(full, "pwrite", f"*/consumequeue/{QUEUE.topic}/*", failing(errno.ENOSPC))
         put(store, [b"waits"])
         flush_log(store)
         with pytest.raises(StoreClosedError, match="free space"):

@@ -15,14 +15,11 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.files.manifest import Manifest
-from rocketpy_broker.store.files.topic_marks import TopicMarks
-from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.files import QueueFiles
 from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, ReadLimits
 from rocketpy_proto.record import BLANK_BYTES, decode_record
 from tests.support.blocks import bodies_of, wire_block
+from tests.support.store.disk_calls import LOG, DiskCall, before_call, failing
 from tests.support.store.messages import (
     NO_END,
     OTHER,
@@ -193,8 +190,8 @@ def test_b04_a_stop_after_a_failed_flush_flushes_nothing_and_leaves_the_abort_ma
     store = open_store(FlushDiskType.SYNC_FLUSH)
     put(store, numbered(1))
     store.flush_failed(OSError(errno.EIO, "Input/output error"))
-    flushed: list[Path] = []
-    monkeypatch.setattr(Segment, "flush", lambda segment: flushed.append(segment.path))
+    flushed: list[str] = []
+    before_call(monkeypatch, "fdatasync", LOG, lambda call: flushed.append(call.path))
     store.close()
     assert flushed == []
     assert (tmp_path / "abort").exists()
@@ -204,11 +201,7 @@ def test_b04_a_stop_that_cannot_save_its_manifest_leaves_the_abort_marker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
     put(store, numbered(1))
-
-    def full(_manifest: Manifest, _path: Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Manifest, "save", full)
+    before_call(monkeypatch, "fsync", "*/manifest.json.tmp", failing(errno.ENOSPC))
     with pytest.raises(OSError, match="No space left"):
         store.close()
     assert (tmp_path / "abort").exists()
@@ -220,13 +213,13 @@ def test_f8_derived_files_are_never_flushed_again_after_a_failure(
     put(store, numbered(1))
     flushed: list[str] = []
 
-    def fail(files: QueueFiles) -> None:
-        flushed.append(Path(files.folder).parent.name)
+    def fail(call: DiskCall) -> None:
+        flushed.append(Path(call.path).parent.parent.name)
         if flushed[-1] == QUEUE.topic:
             raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(QueueFiles, "flush", fail)
+        before_call(patch, "fdatasync", "*/consumequeue/*", fail)
         with pytest.raises(OSError, match="Input/output"):
             store.flush_derived()
         store.flush_derived()
@@ -239,12 +232,8 @@ def test_a_topic_that_cannot_be_marked_as_deleted_keeps_its_messages(
     monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
     put(store, numbered(3))
-
-    def full(_deleted: TopicMarks, _topic: str, _log_end: int, _over: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(TopicMarks, "mark", full)
+        before_call(patch, "fsync", "*/deletedTopics.json.tmp", failing(errno.ENOSPC))
         with pytest.raises(OSError, match="No space left"):
             delete_topic(store, QUEUE.topic)
     assert read_all(store) == numbered(3)

@@ -62,6 +62,7 @@ class BlockForm:
     message_bytes_max: int
     origin: BatchName
     has_keys_of_rows: bool
+    encoded_bytes: int = ENCODED_BYTES
 
     @classmethod
     def within(
@@ -90,7 +91,7 @@ class BlockForm:
         beside = max(rows.batch.nbytes - int(bodies.sum()), 0) // len(rows) + RECORD_OVERHEAD_BYTES
         parts = [
             self._checked(rows.part(which), routes.part(which))
-            for which in cuts(bodies + beside, ENCODED_BYTES)
+            for which in cuts(bodies + beside, self.encoded_bytes)
         ]
         for part in parts:
             yield from part.blocks(self.block_bytes_max)

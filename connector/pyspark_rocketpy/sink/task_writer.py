@@ -45,6 +45,7 @@ class WriteConfig:
     job_token: int = 0
     is_single: bool = False
     waiting_bytes_max: int = WAITING_BYTES_MAX
+    lot_bytes: int = LOT_BYTES
     has_keys_of_rows: bool = False
 
     def job_of(self, name: BatchName) -> BatchJob:
@@ -82,15 +83,15 @@ def draw_token() -> int:
     return secrets.randbelow((1 << 63) - 1) + 1
 
 
-def lots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows in non-empty batches of at least LOT_BYTES, but for the last one."""
+def lots(batches: Iterable[pa.RecordBatch], lot_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yields the same rows in non-empty batches of at least `lot_bytes`, but for the last one."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
         if batch.num_rows:
             waiting.append(batch)
             waiting_bytes += batch.nbytes
-        if waiting_bytes >= LOT_BYTES:
+        if waiting_bytes >= lot_bytes:
             lot, waiting, waiting_bytes = _joined(waiting), [], 0
             yield lot
     if waiting:
@@ -121,7 +122,7 @@ class _Task:
 
     def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
         """Yields all rows as blocks; errors in an Arrow batch are found before it is sent."""
-        for lot in lots(batches):
+        for lot in lots(batches, self._config.lot_bytes):
             gathered = self._accumulator.joined(self._parts(lot), self._form.block_bytes_max)
             yield from packed(gathered, self._form.block_bytes_max)
         if self.rows:

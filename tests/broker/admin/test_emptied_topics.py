@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueBounds, QueueKey
@@ -32,6 +31,7 @@ from tests.support.broker.pops import (
 )
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.shell import on_a_terminal, run
+from tests.support.store.disk_calls import holding
 
 
 async def empty(running: RunningBroker, topic: str) -> int:
@@ -100,14 +100,11 @@ async def test_a_redelivery_that_falls_due_meanwhile_goes_along(
         assert revived(running) == 1
         await pop(running, count_max=1)
         await pop(running, count_max=1)
-        empty_one = TopicContents.empty
-
-        async def slowly(contents: TopicContents, topic: str) -> None:
-            await empty_one(contents, topic)
+        with holding(monkeypatch, "fsync", "*/config/emptiedTopics.json.tmp") as gate:
+            emptying = asyncio.ensure_future(empty(running, TOPIC))
+            await gate.reached()
             await pass_time(running, INVISIBLE_MS + REVIVE_MS)
-
-        monkeypatch.setattr(TopicContents, "empty", slowly)
-        assert await empty(running, TOPIC) == ResponseCode.SUCCESS
+        assert await emptying == ResponseCode.SUCCESS
         await pass_time(running, INVISIBLE_MS + REVIVE_MS)
         assert found(await pop(running)) == []
         await running.append(TOPIC, 0, b"c")

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.services import work_time
+from rocketpy_broker.services.admin import group_list
+from rocketpy_broker.services.admin.pages import PAGE_COUNT_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.admin.test_administration import commit
@@ -125,12 +127,13 @@ async def test_a_bad_page_is_refused(
 
 
 async def test_a_huge_page_is_cut_to_the_limit(
-    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
+    running: RunningBroker,
 ) -> None:
-    await heartbeat(running, "c", *[consumer(f"g{number}") for number in range(100)])
-    monkeypatch.setattr("rocketpy_broker.services.admin.pages.PAGE_COUNT_MAX", 40)
+    for part in range(PAGE_COUNT_MAX // 100 + 1):
+        consumers = [consumer(f"g{100 * part + number}") for number in range(100)]
+        assert (await heartbeat(running, f"c{part}", *consumers)).code == 0
     page = await groups(running, count_max=(1 << 31) - 1)
-    assert (len(page.groups), page.has_more) == (40, True)
+    assert (len(page.groups), page.has_more) == (PAGE_COUNT_MAX, True)
 
 
 async def test_a_group_is_told_with_its_settings_retries_and_dead_letters(
@@ -184,8 +187,7 @@ async def test_clients_are_listed_with_their_groups_in_pages(running: RunningBro
 async def test_a_page_of_clients_ends_when_it_has_many_registrations(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listing = "rocketpy_broker.services.admin.group_list.REGISTRATIONS_PER_PAGE"
-    monkeypatch.setattr(listing, 3)
+    monkeypatch.setattr(group_list, "REGISTRATIONS_PER_PAGE", 3)
     async with start_broker() as running:
         for client_id in ("c1", "c2", "c3"):
             await heartbeat(running, client_id, consumer("g"), consumer("h"))

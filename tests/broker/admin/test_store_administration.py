@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import errno
+from itertools import product
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from rocketpy_proto.record import Host, Record, decode_record, encode_offset_mes
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import before_call, failing
 
 KEYS = ["a b", "b", "c"]
 UNIQUE = ["U0", "U1", "U2"]
@@ -259,15 +262,15 @@ async def test_cleaning_runs_by_the_clock_until_the_broker_stops(
 ) -> None:
     passes = 0
 
-    def count_or_fail(*, manual: bool) -> int:
+    def used_or_fail(_folder: object) -> float:
         nonlocal passes
         passes += 1
         if passes == 1:
             raise OSError(5, "Input/output error")
-        return 0
+        return 0.1
 
     async with start_broker() as running:
-        monkeypatch.setattr(running.broker.store, "expired_segment_count", count_or_fail)
+        monkeypatch.setattr("rocketpy_broker.store.message_store.used_ratio", used_or_fail)
         for expected in (1, 2, 3):
             running.clock.advance(60_000)
             while passes < expected:  # noqa: ASYNC110 (no event)
@@ -282,30 +285,32 @@ async def test_cleaning_that_fails_says_so(
 ) -> None:
     await filled(running)
 
-    def fail(*args: object, **kwargs: object) -> int:
+    def fail(_folder: object) -> NoReturn:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(running.broker.store, "expired_segment_count", fail)
+    monkeypatch.setattr("rocketpy_broker.store.message_store.used_ratio", fail)
     cleaned = await running.admin.CleanExpiredFiles(admin_pb2.CleanExpiredFilesRequest())
     assert "Input/output error" in cleaned.status.remark
     running.broker.store.append(QueueKey("Gone", 0), wire_block("Gone", [b"x"]).parsed())
-    monkeypatch.setattr(running.broker.store.deletions, "mark", fail)
+    before_call(monkeypatch, "fsync", "*/deletedTopics.json.tmp", failing(errno.EIO))
     unused = await running.admin.CleanUnusedTopics(admin_pb2.CleanUnusedTopicsRequest())
     assert "'Gone' could not be removed" in unused.status.remark
 
 
 async def test_s12_cold_data_suggests_the_slave_where_slaves_serve(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
     suggested = []
-    for slave_read_enable in (False, True):
-        async with start_broker(slave_read_enable=slave_read_enable) as running:
-            if not slave_read_enable:
-                await filled(running)
-            for memory_bytes in (1 << 30, 0):
-                monkeypatch.setattr(running.broker.store._reader, "memory_bytes", memory_bytes)
-                [answer] = await running.pull(topic="T", queue_id=1)
-                suggested.append(answer.suggested_broker_id)
+    async with start_broker() as running:
+        await filled(running)
+    for slave_read_enable, ratio in product((False, True), (40, 0)):
+        settings = {
+            "slave_read_enable": slave_read_enable,
+            "access_message_in_memory_max_ratio": ratio,
+        }
+        async with start_broker(**settings) as running:
+            [answer] = await running.pull(topic="T", queue_id=1)
+            suggested.append(answer.suggested_broker_id)
     assert suggested == [0, 0, 0, 1]
 
 

@@ -8,9 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.apache_v2.endpoints import ROUTE_BYTES_MAX
-from rocketpy_broker.server.apache_v2.servicers import send_servicer
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.model.configs import SubscriptionGroupConfig
@@ -24,6 +22,7 @@ from tests.support.broker.clients.apache_client import (
 )
 from tests.support.broker.clients.apache_consumers import Consumer
 from tests.support.broker.loop_passes import longest_pass_ms
+from tests.support.broker.slots import counted_slots
 
 T = TypeVar("T")
 # Sixteen addresses, the most that a request may name.
@@ -73,23 +72,15 @@ async def test_n12_long_endpoints_are_not_repeated_for_65536_queues(apache: Apac
 
 
 @pytest.mark.parametrize(("count", "slots"), [(1, 0), (16, 0), (17, 2), (128, 8)])
-async def test_n13_large_sends_take_slots(
-    apache: ApacheClient, monkeypatch: pytest.MonkeyPatch, count: int, slots: int
-) -> None:
+async def test_n13_large_sends_take_slots(apache: ApacheClient, count: int, slots: int) -> None:
     """Asserts that a send of many messages lets small calls pass, and a small one never waits.
 
     Sixteen senders of 128 small messages each delayed small sends by 74 ms.
     """
     await create(apache, "t", read=1, write=1)
-    taken = list[str]()
-
-    async def counted(kind: str) -> None:
-        taken.append(kind)
-        await take_slot(kind)
-
-    monkeypatch.setattr(send_servicer, "take_slot", counted)
-    assert (await apache.send(*count * [message("t")])).status.code == v2.OK
-    assert taken == slots * ["send"]
+    async with counted_slots() as taken:
+        assert (await apache.send(*count * [message("t")])).status.code == v2.OK
+    assert len(taken) == slots
 
 
 async def test_n12_128_messages_and_1000_acknowledgements_are_handled_in_steps(

@@ -6,16 +6,14 @@ import asyncio
 
 import pytest
 
-from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.batches import staging_service as staging_module
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.staging.area import StagedAttempt, StagingArea
-from rocketpy_broker.store.staging.file import FrameReader, StagingFile
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.batches.gates import holding, turns
+from tests.broker.batches.gates import turns
 from tests.support.broker.clients.batch_writer import Job, Task, bodies, disk_bytes, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import STAGING, holding
 
 COMMITTED = broker_pb2.COMMITTED
 
@@ -26,7 +24,7 @@ async def test_s10_a_block_sent_again_after_its_call_was_cut_off_is_staged_once(
     task = Task(job, 0, 1)
     await task.send(0, b"0")
     job.staged.append(task)
-    with holding(monkeypatch, StagedAttempt, "write") as gate:
+    with holding(monkeypatch, "pwrite", STAGING) as gate:
         call = running.data.StageBlocks(iter([task.block(0, b"a")]))
         asked = asyncio.ensure_future(call.read())
         await gate.reached()
@@ -52,7 +50,7 @@ async def test_s10_a_cut_off_call_that_waits_takes_nothing_from_the_one_that_is_
     await running.create_topic("T")
     task = Task(Job(running), 0, 1)
     request = task.block(0, b"a")
-    with holding(monkeypatch, StagedAttempt, "write") as gate:
+    with holding(monkeypatch, "pwrite", STAGING) as gate:
         first = asyncio.ensure_future(task.send(0, b"a"))
         await gate.reached()
         again = running.data.StageBlocks(iter([request]))
@@ -75,7 +73,7 @@ async def test_s10_what_a_cut_off_call_has_staged_counts_against_the_budget(
     await running.create_topic("T")
     area = running.broker.store.staging
     job = Job(running)
-    with holding(monkeypatch, StagedAttempt, "write") as gate:
+    with holding(monkeypatch, "pwrite", STAGING) as gate:
         call = running.data.StageBlocks(iter([Task(job, 0, 1).block(0, b"a" * 10_000)]))
         asked = asyncio.ensure_future(call.read())
         await gate.reached()
@@ -92,7 +90,7 @@ async def test_s10_an_abort_that_is_cut_off_leaves_no_files(
 ) -> None:
     await job.stage((0, [b"a"]))
     await job.stage((0, [b"b"]))
-    with holding(monkeypatch, StagedAttempt, "write") as gate:
+    with holding(monkeypatch, "pwrite", STAGING) as gate:
         # A block of another attempt is being written.
         writing = asyncio.ensure_future(Task(job, 7, 7).send(0, b"c"))
         await gate.reached()
@@ -115,18 +113,10 @@ async def test_s10_a_job_that_begins_to_commit_is_not_put_away_as_idle(
     other, job = Job(running, writer_id="other"), Job(running)
     await other.stage((0, [b"x"]))
     await job.stage((0, [b"a"]))
-    with holding(monkeypatch, StagingArea, "remove") as gate:
+    with holding(monkeypatch, "unlink", STAGING) as gate:
         running.clock.advance(10 * 3_600_000)
         await gate.reached()
         # The other's files are being removed; this job's driver comes back.
-        real = take_slot
-
-        async def long_turn() -> None:
-            gate.open()
-            await turns(100)
-            await real()
-
-        monkeypatch.setattr(staging_module, "take_slot", long_turn)
         answer = await job.commit()
     if answer.status.code == ResponseCode.SUCCESS:
         assert (answer.outcome, answer.record_count) == (COMMITTED, 1)
@@ -138,7 +128,7 @@ async def test_s10_a_job_that_begins_to_commit_is_not_put_away_as_idle(
 async def test_s10_a_broker_stops_while_a_staging_file_is_read(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with holding(monkeypatch, FrameReader, "next_records") as gate:
+    with holding(monkeypatch, "preadv", STAGING) as gate:
         async with start_broker() as running:
             await running.create_topic("T")
             job = Job(running)
@@ -162,7 +152,7 @@ async def test_s10_flushes_of_one_job_do_not_hold_another_up(
         tasks = [Task(large, number, 1) for number in range(8)]
         for task in tasks:
             await task.send(0, b"a")
-        with holding(monkeypatch, StagingFile, "flush", staging_module.THREADS) as gate:
+        with holding(monkeypatch, "fdatasync", STAGING, staging_module.THREADS) as gate:
             ends = [asyncio.ensure_future(task.end()) for task in tasks]
             await gate.reached()
             answer = await Task(Job(running, writer_id="another"), 0, 1).send(0, b"b")

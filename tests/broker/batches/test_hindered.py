@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,13 @@ import pytest
 from rocketpy_broker.services.batches.service import RETRY_MS
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.log.flush import FlushPlan
-from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import NOTHING_NEEDED
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.conftest import RoomFor
 from tests.support.broker.clients.batch_writer import Job, bodies, hindered, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
-from tests.support.time_limits import WAIT_SECONDS_MAX
+from tests.support.store.disk_calls import LOG, STAGING, before_call, failing, holding
 
 COMMITTED, ALREADY = broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED
 IN_PROGRESS, INCOMPLETE = broker_pb2.IN_PROGRESS, broker_pb2.INCOMPLETE
@@ -180,16 +177,12 @@ async def test_s10_a_file_that_cannot_be_read_now_is_waited_for(
 ) -> None:
     job = await stop_half_way(start_broker, room_for)
 
-    def exhausted(*_: object) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
     async with start_broker() as running:
         assert (await restarted(running, job)).outcome == COMMITTED
         following = Job(running, 1, token=7)
         await following.stage((0, [b"f"]))
-        reading = "rocketpy_broker.store.staging.area.StagedAttempt.reading"
         with monkeypatch.context() as patch:
-            patch.setattr(reading, exhausted)
+            before_call(patch, "open", STAGING, failing(errno.EMFILE))
             assert "Too many open files" in (await hindered(following)).hindrance
         assert (await ended(following)).outcome == COMMITTED
         assert (await bodies(running))[-1] == b"f"
@@ -198,15 +191,12 @@ async def test_s10_a_file_that_cannot_be_read_now_is_waited_for(
 async def test_s08_a_flush_that_fails_is_no_answer_and_the_next_start_finishes_the_batch(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_segment: Segment) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         job = Job(running)
         await job.stage((0, [b"a", b"b"]))
         with monkeypatch.context() as patch:
-            patch.setattr(Segment, "flush", fail)
+            before_call(patch, "fdatasync", LOG, failing(errno.EIO))
             answer = await hindered(job)
         assert "read-only" in answer.hindrance
         assert await bodies(running) == []
@@ -221,26 +211,16 @@ async def test_s08_a_flush_that_fails_is_no_answer_and_the_next_start_finishes_t
 async def test_s08_a_disk_that_is_too_slow_is_waited_for(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goes_on = threading.Event()
-    run = FlushPlan.run
-
-    def wait_and_run(plan: FlushPlan) -> None:
-        assert goes_on.wait(WAIT_SECONDS_MAX)
-        run(plan)
-
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         job = Job(running)
         await job.stage((0, [b"a"]))
-        monkeypatch.setattr(FlushPlan, "run", wait_and_run)
-        asked = asyncio.ensure_future(job.commit())
         waiting = running.broker.services.flush.group_commit
-        try:
+        with holding(monkeypatch, "fdatasync", LOG):
+            asked = asyncio.ensure_future(job.commit())
             await until(lambda: waiting.waiting_count > 0 or asked.done())
             running.clock.advance(5_000)
             answer = await hindered(job)
-        finally:
-            goes_on.set()
         assert "within 5000 ms" in answer.hindrance
         running.clock.advance(RETRY_MS)
         assert (await asked).outcome == COMMITTED

@@ -6,28 +6,28 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from unittest import mock
 
 import pytest
 
 from rocketpy_broker.services.batches import roll_forward
 from rocketpy_broker.services.flush import admission
 from rocketpy_broker.services.topics.system import BATCHES_TOPIC
-from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.log.flush import FlushPlan
-from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import AppendHints
-from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.record.properties import DELAY
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.broker.batches.gates import holding
 from tests.support.blocks import wire_block
 from tests.support.broker.clients.batch_writer import Job, Task, bodies
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import (
+    LOG,
+    DiskCall,
+    before_call,
+    holding,
+    noted_writes,
+    queue_of,
+)
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 COMMITTED = broker_pb2.COMMITTED
@@ -35,19 +35,14 @@ COMMITTED = broker_pb2.COMMITTED
 
 @contextmanager
 def appended() -> Iterator[list[tuple[str, int]]]:
-    """Yields topic and record count of each append of messages."""
-    begin = MessageStore.begin_append
+    """Yields a list that gets topic and record count of each append of messages by the end."""
     found: list[tuple[str, int]] = []
-
-    def noted(
-        store: MessageStore, queue: QueueKey, block: RecordBlock, known: AppendHints
-    ) -> object:
-        if queue.topic != BATCHES_TOPIC:
-            found.append((queue.topic, len(block)))
-        return begin(store, queue, block, known)
-
-    with mock.patch.object(MessageStore, "begin_append", noted):
+    with pytest.MonkeyPatch.context() as patch:
+        blocks = noted_writes(patch)
         yield found
+    topics = [queue_of(block).topic for block in blocks]
+    written = zip(topics, map(len, blocks), strict=True)
+    found += [(topic, count) for topic, count in written if topic != BATCHES_TOPIC]
 
 
 async def count_of(running: RunningBroker, key: str) -> int:
@@ -105,16 +100,14 @@ async def test_s08_large_blocks_and_those_that_wait_are_appended_by_themselves(
 async def test_b09_the_loop_goes_on_while_a_thread_writes_what_was_staged(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = AppendUnderWay.write
     is_held, goes_on = threading.Event(), threading.Event()
 
-    def held(under_way: AppendUnderWay) -> None:
+    def held(_call: DiskCall) -> None:
         if threading.current_thread() is not threading.main_thread():
             is_held.set()
             assert goes_on.wait(WAIT_SECONDS_MAX)
-        write(under_way)
 
-    monkeypatch.setattr(AppendUnderWay, "write", held)
+    before_call(monkeypatch, "pwrite", LOG, held)
     async with start_broker() as running:
         await running.create_topic("T")
         job = Job(running)
@@ -178,7 +171,7 @@ async def test_b09_a_batch_lets_no_more_wait_for_the_disk_than_large_sends_do(
         job = Job(running)
         await job.stage(*((0, [b"%d" % number * 500]) for number in range(10)))
         commit = running.broker.services.batches.commits._group_commit
-        with holding(monkeypatch, FlushPlan, "run") as gate:
+        with holding(monkeypatch, "fdatasync", LOG) as gate:
             sent = asyncio.ensure_future(running.append("T", 1, b"a"))
             await gate.reached()
             await job.commit(wait_ms_max=0)
@@ -199,7 +192,7 @@ async def test_b09_a_batch_lets_a_flush_show_only_so_many_queues_parts(
         job = Job(running)
         await stage_blocks_of_many_queues(job, 10)
         commit = running.broker.services.batches.commits._group_commit
-        with holding(monkeypatch, FlushPlan, "run") as gate:
+        with holding(monkeypatch, "fdatasync", LOG) as gate:
             sent = asyncio.ensure_future(running.append("T", 1, b"a"))
             await gate.reached()
             await job.commit(wait_ms_max=0)

@@ -10,9 +10,8 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import MessageIllegalError, RefusedError, SendError
-from rocketpy_broker.client.messages import sender as message_sender
 from rocketpy_broker.client.messages.model import OutgoingMessage
-from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
+from rocketpy_broker.client.messages.sender import ANY_QUEUE, BATCH_MESSAGES_MAX, MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -60,27 +59,24 @@ def test_the_broker_chooses_the_queue_of_one_that_leaves_it(
 
 
 def test_batches_are_bounded_by_bytes_and_by_count(
-    connection: BrokerConnection,
-    rocketpy_broker: LocalBroker,
-    rocketpy_topic: str,
-    monkeypatch: pytest.MonkeyPatch,
+    connection: BrokerConnection, rocketpy_broker: LocalBroker, rocketpy_topic: str
 ) -> None:
-    monkeypatch.setattr(message_sender, "BATCH_MESSAGES_MAX", 7)
+    count = 2 * BATCH_MESSAGES_MAX + 6
     sender = MessageSender(connection, rocketpy_topic)
     pulled = 0
 
     def given() -> Iterator[OutgoingMessage]:
         nonlocal pulled
-        for message in [*plain(20), *(OutgoingMessage(bytes(3 * MIB)) for _ in range(4))]:
+        for message in [*plain(count), *(OutgoingMessage(bytes(3 * MIB)) for _ in range(4))]:
             pulled += 1
             # The messages taken and not sent yet are one batch, and the message that ended it.
-            assert pulled - sender.sent_count <= 8
-            if pulled > 22:
+            assert pulled - sender.sent_count <= BATCH_MESSAGES_MAX + 1
+            if pulled > count + 2:
                 assert pulled - sender.sent_count <= 2
             yield message
 
-    assert len(list(sender.send(given()))) == 24
-    assert len(rocketpy_broker.messages(rocketpy_topic)) == 24
+    assert len(list(sender.send(given()))) == count + 4
+    assert len(rocketpy_broker.messages(rocketpy_topic)) == count + 4
 
 
 def test_a_sender_may_name_its_own_unique_id(

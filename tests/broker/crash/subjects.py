@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from rocketpy_broker.errors import StoreBusyError
+from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.transactions.messages import OP_QUEUE
 from rocketpy_broker.store.values import QueueKey
@@ -143,7 +143,7 @@ class Prepared(Subject):
         for half, resolution in ((self.halves[0], COMMIT), (self.checked, ROLLBACK)):
             assert await end(running, half, resolution) in (
                 ResponseCode.SUCCESS,
-                ResponseCode.SYSTEM_BUSY,
+                ResponseCode.SERVICE_NOT_AVAILABLE,
             )
         await check_all(running)
 
@@ -190,7 +190,7 @@ class GivenUp(Prepared):
 async def check_all(running: RunningBroker) -> None:
     """Runs a round of checks, which ends where an append is refused."""
     running.clock.jump(30_000)
-    with suppress(StoreBusyError):
+    with suppress(StoreClosedError):
         await running.broker.services.transactions.checks.check_all()
     await asyncio.sleep(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +12,12 @@ import pytest
 
 from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.broker.crash.subjects import SUBJECTS, Saved
 from tests.broker.delay.test_levels import save_progress
-from tests.support.broker.crashed import refusing
 from tests.support.broker.running_broker import StartBroker
 from tests.support.broker.transactions import Producer
+from tests.support.store.disk_calls import refuse_writes
 
 
 def crashes() -> Iterator[Any]:
@@ -60,7 +60,7 @@ async def test_d04_r01_t05_what_was_answered_before_a_crash_comes_once_after_it(
             await running.create_topic("T")
             await subject.send(running)
             if refused is not None:
-                patch.setattr(MessageStore, "append", refusing(refused))
+                refuse_writes(patch, errno.ENOSPC, refused)
             await subject.work(running)
             if is_saved:
                 flush_now(running.broker.store)
@@ -92,7 +92,7 @@ async def test_d04_r01_t05_places_saved_beyond_what_is_there_hide_nothing(
             await running.create_topic("T")
             await subject.send(running)
             if is_refused:
-                patch.setattr(MessageStore, "append", refusing(subject.appends_to[-1]))
+                refuse_writes(patch, errno.ENOSPC, subject.appends_to[-1])
             await subject.work(running)
     async with start_broker() as running:
         await subject.finish(running)

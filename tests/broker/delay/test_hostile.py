@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import time
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.flush.group_commit import flush_now
-from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels
-from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
+from rocketpy_broker.store.message_store import NOTHING_NEEDED
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -28,8 +28,8 @@ from tests.broker.delay.test_levels import (
     visible,
 )
 from tests.support.blocks import WireBlock, wire_block
-from tests.support.broker.crashed import refusing
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import holding, refuse_writes
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
 
@@ -49,7 +49,7 @@ async def test_d04_a_save_of_another_level_after_a_crash_hides_no_delivery(
 ) -> None:
     """Leaves level 1 half delivered in two runs; level 2 makes the second run save."""
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
+        refuse_writes(patch, errno.ENOSPC, QueueKey("T", 2))
         async with start_crashed(flush) as running:
             await running.create_topic("T")
             for queue_id in (1, 2):
@@ -215,19 +215,12 @@ async def test_f8_a_store_that_refuses_is_tried_at_growing_pauses_and_logged_onc
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, running: RunningBroker
 ) -> None:
     """Refuses until the restart; each try reads and encodes the due messages."""
-    tried = 0
-
-    def refused(*_: object) -> None:
-        nonlocal tried
-        tried += 1
-        raise StoreClosedError("flushing the commit log failed")
-
     await running.create_topic("T")
     await send(running, 1, b"waits")
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStore, "append", refused)
+        refused = refuse_writes(patch, errno.ENOSPC, QueueKey("T", 1))
         await advance(running, 41 * SECOND_MS)
-        assert 40 <= tried <= 45
+        assert 40 <= len(refused) <= 45
         told = [record for record in caplog.records if "delay level 1 wait" in record.message]
         assert len(told) == 1
     await advance(running, 2 * SECOND_MS)
@@ -239,34 +232,31 @@ async def test_d03_what_is_sent_to_wait_while_its_topic_is_deleted_is_refused(
 ) -> None:
     """Sends while the topic is marked as deleted and is still in the table.
 
-    The deletion would miss the message.
+    The deletion would miss the message. It saves the offsets of the topic's group meanwhile.
     """
-    answers: list[int] = []
-
-    async def deleting(topics: TopicConfigManager, topic: str) -> None:
-        at_ms = running.clock.now_ms() + 2_000
-        timed = wire_block("T", [b"old"], properties={"TIMER_DELIVER_MS": [str(at_ms)]})
-        blocks = (
-            wire_block("T", [b"old"]),
-            wire_block("T", [b"old"], properties={"DELAY": ["1"]}),
-            timed,
-            wire_block("T", [bytes(200_000)], properties={"DELAY": ["1"]}),
-            half_block(b"old"),
-        )
-        given = [await running.append_block("T", 1, block) for block in blocks]
-        answers.extend(answer.status.code for answer in given)
-        await delete(topics, topic)
-
-    delete = TopicConfigManager.delete
     await running.create_topic("T")
-    with monkeypatch.context() as patch:
-        patch.setattr(TopicConfigManager, "delete", deleting)
-        answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
-        assert answer.status.code == 0
+    await running.pull(topic="T", queue_id=0, consumer_group="g", commit_offset=0)
+    at_ms = running.clock.now_ms() + 2_000
+    timed = wire_block("T", [b"old"], properties={"TIMER_DELIVER_MS": [str(at_ms)]})
+    blocks = (
+        wire_block("T", [b"old"]),
+        wire_block("T", [b"old"], properties={"DELAY": ["1"]}),
+        timed,
+        wire_block("T", [bytes(200_000)], properties={"DELAY": ["1"]}),
+        half_block(b"old"),
+    )
+    with holding(monkeypatch, "fsync", "*/config/consumerOffset.json.tmp") as gate:
+        request = admin_pb2.DeleteTopicRequest(topic="T")
+        deleting = asyncio.ensure_future(running.admin.DeleteTopic(request))
+        await gate.reached()
+        assert "T" in running.broker.services.topics
+        answers = [await running.append_block("T", 1, block) for block in blocks]
+    assert (await deleting).status.code == 0
     await running.create_topic("T")
     await advance(running, 3_000)
     assert await bodies(running) == []
-    assert answers == [ResponseCode.SERVICE_NOT_AVAILABLE] * 5
+    codes = [answer.status.code for answer in answers]
+    assert codes == [ResponseCode.SERVICE_NOT_AVAILABLE] * 5
 
 
 def half_block(body: bytes) -> WireBlock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from pathlib import Path
 
@@ -11,14 +12,13 @@ import pytest
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import bodies_of, wire_block
-from tests.support.broker.crashed import refusing
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import refuse_writes
 
 SECOND_MS = 1_000
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
@@ -242,10 +242,10 @@ async def test_d03_what_cannot_be_appended_is_tried_again_and_nothing_goes_twice
     for queue_id in (1, 2, 1, 3):
         await send(running, 1, b"%d" % queue_id, queue_id=queue_id)
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
+        refuse_writes(patch, errno.ENOSPC, QueueKey("T", 2))
         await advance(running, 2_000)
         assert [visible(running, queue_id=queue_id) for queue_id in (1, 2, 3)] == [2, 0, 0]
-    await advance(running, 200)
+    await advance(running, 1_200)
     found = [await bodies(running, queue_id=queue_id) for queue_id in (1, 2, 3)]
     assert found == [[b"1", b"1"], [b"2"], [b"3"]]
 
@@ -259,9 +259,9 @@ async def test_d03_what_comes_to_be_due_while_a_turn_is_tried_again_is_delivered
     running.clock.advance(500)
     await send(running, 1, b"b", queue_id=1)
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
+        refuse_writes(patch, errno.ENOSPC, QueueKey("T", 2))
         await advance(running, 2_000)
-    await advance(running, 500)
+    await advance(running, 1_200)
     found = [await bodies(running, queue_id=queue_id) for queue_id in (1, 2)]
     assert found == [[b"a", b"b"], [b"a"]]
 

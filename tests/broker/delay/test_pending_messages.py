@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy_broker.services.delay import pending_messages
 from rocketpy_broker.services.delay.pending_messages import PendingMessages, key_hash
 
 DAY_MS = 86_400_000
@@ -42,9 +41,8 @@ def test_d03_messages_go_out_by_time_then_by_offset_whenever_they_came(
         assert table.low_offset(read) <= min((offset for _, offset in waiting), default=read)
 
 
-def test_d03_a_full_run_is_sorted_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_messages, "RUN_COUNT", 8)
-    table = PendingMessages(DAY_MS)
+def test_d03_a_full_run_is_sorted_before_its_time() -> None:
+    table = PendingMessages(DAY_MS, run_count=8)
     for begin in range(0, 40, 5):
         table.add(np.full(5, 900), np.arange(begin, begin + 5)[::-1])
     due = table.due(900, 100)
@@ -61,12 +59,9 @@ def test_d03_nothing_below_the_oldest_bucket_of_pending_ones_is_kept() -> None:
     assert table.low_offset(6_000) == 4_096
 
 
-def test_b09_marks_of_a_slot_are_sorted_in_runs_and_no_full_one_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_b09_marks_of_a_slot_are_sorted_in_runs_and_no_full_one_again() -> None:
     """Covers a second with all its messages cancelled, some while they become due."""
-    monkeypatch.setattr(pending_messages, "RUN_COUNT", 64)
-    table = PendingMessages(DAY_MS)
+    table = PendingMessages(DAY_MS, run_count=64)
     for offset in range(1_000):
         table.cancel(500, f"T+{offset}", offset)
     table.add(np.array([600]), np.array([1_000]))
@@ -88,26 +83,24 @@ def test_d03_a_message_is_void_by_the_marks_behind_it(
     marks: list[tuple[str, bool, int]], run_count: int
 ) -> None:
     """Compares with marks applied one by one; a rolled copy is void by any earlier cancellation."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pending_messages, "RUN_COUNT", run_count)
-        table = PendingMessages(DAY_MS)
-        table.add(np.array([900]), np.array([0]))
-        below: dict[str, int] = {}
-        cancelled = set()
-        offset = 0
-        for key, is_cancel, step in marks:
-            offset += step
-            (table.cancel if is_cancel else table.supersede)(900, key, offset)
-            below[key] = offset
-            if is_cancel:
-                cancelled.add(key)
-            tombstones = table.due(900, 10).tombstones
-            asked = [(each, place) for each in "abcd" for place in (1, offset - 1, offset)]
-            hashes = np.array([key_hash(900, each) for each, _ in asked])
-            places = np.array([place for _, place in asked])
-            for is_rolled in (False, True):
-                found = tombstones.have(hashes, places, np.full(len(asked), is_rolled)).tolist()
-                assert found == [
-                    place < below.get(each, 0) or (is_rolled and each in cancelled)
-                    for each, place in asked
-                ]
+    table = PendingMessages(DAY_MS, run_count=run_count)
+    table.add(np.array([900]), np.array([0]))
+    below: dict[str, int] = {}
+    cancelled = set()
+    offset = 0
+    for key, is_cancel, step in marks:
+        offset += step
+        (table.cancel if is_cancel else table.supersede)(900, key, offset)
+        below[key] = offset
+        if is_cancel:
+            cancelled.add(key)
+        tombstones = table.due(900, 10).tombstones
+        asked = [(each, place) for each in "abcd" for place in (1, offset - 1, offset)]
+        hashes = np.array([key_hash(900, each) for each, _ in asked])
+        places = np.array([place for _, place in asked])
+        for is_rolled in (False, True):
+            found = tombstones.have(hashes, places, np.full(len(asked), is_rolled)).tolist()
+            assert found == [
+                place < below.get(each, 0) or (is_rolled and each in cancelled)
+                for each, place in asked
+            ]

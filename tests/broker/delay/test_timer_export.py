@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 from pathlib import Path
@@ -11,20 +12,18 @@ import pytest
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import ConfigFileError
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.timer import rocketmq_export
 from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.delay.test_levels import advance, bodies, save_progress, visible
 from tests.broker.delay.test_times import NOW_MS, properties_of, send_at
 from tests.support.blocks import wire_block
-from tests.support.broker.crashed import refusing
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.transactions import COMMIT, end, prepare
+from tests.support.store.disk_calls import DiskCall, before_call, refuse_writes
 
 
 def timercheck(folder: Path) -> tuple[int, ...]:
@@ -239,7 +238,7 @@ async def test_d04_a_stop_between_two_queues_of_one_turn_neither_loses_nor_doubl
             await running.create_topic("T")
             for queue_id in (1, 2, 3):
                 await send_at(running, [NOW_MS + 1_000], b"%d" % queue_id, queue_id=queue_id)
-            patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
+            refuse_writes(patch, errno.ENOSPC, QueueKey("T", 2))
             await advance(running, 1_500)
             assert [visible(running, queue_id=queue_id) for queue_id in (1, 2, 3)] == [1, 0, 0]
     assert timercheck(tmp_path)[2:4] == (1, 1)
@@ -324,14 +323,17 @@ async def test_d04_of_a_committed_message_that_a_killed_stop_rolled_one_comes(
             await send_at(running, [NOW_MS + 1_000], b"first")
             await advance(running, 1_100)
             assert await bodies(running) == [b"first"]
-            patch.setattr(DeliveryProgress, "move_timer", killed)
+            store = running.broker.store
+            queue_end = store.next_offset(TIMER_QUEUE)
+
+            def kill(_call: DiskCall) -> None:
+                if store.next_offset(TIMER_QUEUE) > queue_end:
+                    raise RuntimeError("killed")
+
+            before_call(patch, "fsync", "*/deliveryLog.json.tmp", kill)
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
         await until_a_stop_is_killed(patch)
     async with start_broker(clock=ManualClock(NOW_MS + 2_000)) as running:
         await advance(running, 9_000)
         assert await bodies(running) == [b"first", b"a"]
-
-
-def killed(*_given: object) -> None:
-    raise RuntimeError("killed")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
-from rocketpy_broker.client.messages import transactions
+from rocketpy_broker.services.transactions.open_transactions import COUNT_MAX
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -84,16 +84,12 @@ def test_reset_stays_over_a_crash(tmp_path: Path) -> None:
         check_empty(broker)
 
 
-def test_more_transactions_go_than_one_answer_lists(
-    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_transactions_go_than_one_answer_lists(broker: LocalBroker) -> None:
     broker.create_topic("orders")
-    for number in range(25):
+    for number in range(COUNT_MAX + 1):
         broker.send_transaction("orders", str(number), "shop")
-    list_all = transactions.list_open
-    with monkeypatch.context() as patch:
-        patch.setattr(transactions, "list_open", lambda connection: list_all(connection)[:10])
-        broker.reset()
+    assert len(broker.transactions()) == COUNT_MAX
+    broker.reset()
     assert broker.transactions() == []
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.errors import SubscriptionParseError
-from rocketpy_broker.services.filters import parser, service
+from rocketpy_broker.services.filters import service
 from rocketpy_broker.services.filters.service import FilterService, FilterText, Sql92Filter
 from rocketpy_proto.record import RecordBlock, java_hash
 from tests.support.blocks import wire_block
@@ -67,22 +67,14 @@ def test_c04_an_expression_sees_the_properties_of_each_record(
     assert np.flatnonzero(sql92(expression).matches(BLOCK)).tolist() == found
 
 
-def test_c04_an_expression_is_read_once_and_the_last_ones_are_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(service, "KEPT_MAX", 2)
-    read: list[str] = []
-
-    def parse(text: str) -> object:
-        read.append(text)
-        return original(text)
-
-    original = parser.parse
-    monkeypatch.setattr(service, "parse", parse)
+def test_c04_an_expression_is_read_once_and_the_last_ones_are_kept() -> None:
     filters = FilterService()
-    for text in ("a", "b", "a", "c", "a", "b"):
-        sql92(text, filters)
-    assert read == ["a", "b", "c", "b"]
+    texts = [f"a = {number}" for number in range(service.KEPT_MAX)]
+    first, second, *_ = [sql92(text, filters).expression for text in texts]
+    assert sql92(texts[0], filters).expression is first
+    sql92("b = 1", filters)
+    assert sql92(texts[0], filters).expression is first
+    assert sql92(texts[1], filters).expression is not second
 
 
 def test_c04_errors_are_kept_but_no_long_texts() -> None:

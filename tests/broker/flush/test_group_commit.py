@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import threading
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 
+from rocketpy_broker.config import Limits
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.scheduler import running_scheduler
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
@@ -18,32 +19,21 @@ from rocketpy_broker.services.flush.group_commit import CALLERS_A_PASS, GroupCom
 from rocketpy_broker.services.flush.store_files import StoreFiles
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.files.flushed_mark import FlushedMark, FlushedState
-from rocketpy_broker.store.log.flush import FlushPlan
-from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import bodies_of, wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import LOG, DiskCall, Gate, before_call, failing, holding
 from tests.support.store.messages import QUEUE, flush_log, numbered, put
 from tests.support.store.stores import STORE_HOST, store_in
-from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 @pytest.fixture
-def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Yields an event; flushes of the log hang until it is set."""
-    goes_on = threading.Event()
-    run = FlushPlan.run
-
-    def wait_and_run(plan: FlushPlan) -> None:
-        assert goes_on.wait(WAIT_SECONDS_MAX)
-        run(plan)
-
-    monkeypatch.setattr(FlushPlan, "run", wait_and_run)
-    yield goes_on
-    goes_on.set()
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """Yields a gate; flushes of the log hang until it is opened."""
+    with holding(monkeypatch, "fdatasync", LOG, sys.maxsize) as gate:
+        yield gate
 
 
 async def until_timers_run(running: RunningBroker, count: int) -> None:
@@ -58,7 +48,7 @@ def no_wait(values: list[str]) -> dict[str, list[str]]:
 
 
 async def test_s07_messages_that_say_so_do_not_wait_for_the_disk(
-    start_broker: StartBroker, slow_disk: threading.Event
+    start_broker: StartBroker, slow_disk: Gate
 ) -> None:
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
@@ -69,14 +59,14 @@ async def test_s07_messages_that_say_so_do_not_wait_for_the_disk(
         assert running.broker.store.flushed_end == 0
         [pulled] = await running.pull(topic="T", queue_id=0)
         assert not pulled.records
-        slow_disk.set()
+        slow_disk.open()
         [pulled] = await running.pull(topic="T", queue_id=0, wait_ms_max=60_000)
         assert pulled.next_offset == 2
 
 
 @pytest.mark.parametrize("values", [["false", "true"], ["true", "false"], ["", ""]])
 async def test_s07_a_block_waits_if_one_of_its_messages_does(
-    start_broker: StartBroker, slow_disk: threading.Event, values: list[str]
+    start_broker: StartBroker, slow_disk: Gate, values: list[str]
 ) -> None:
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
@@ -84,12 +74,12 @@ async def test_s07_a_block_waits_if_one_of_its_messages_does(
         answering = asyncio.ensure_future(running.append_block("T", 0, block))
         await until_timers_run(running, 1)
         assert not answering.done()
-        slow_disk.set()
+        slow_disk.open()
         assert (await answering).status.code == ResponseCode.SUCCESS
 
 
 async def test_p08_a_flush_that_takes_too_long_is_told_with_the_messages_place(
-    start_broker: StartBroker, slow_disk: threading.Event
+    start_broker: StartBroker, slow_disk: Gate
 ) -> None:
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
@@ -103,18 +93,17 @@ async def test_p08_a_flush_that_takes_too_long_is_told_with_the_messages_place(
         assert answer.status.code == ResponseCode.FLUSH_DISK_TIMEOUT
         assert "within 5000 ms" in answer.status.remark
         assert (answer.queue_id, answer.queue_offset, answer.record_count) == (1, 0, 2)
-        slow_disk.set()
+        slow_disk.open()
         [pulled] = await running.pull(topic="T", queue_id=1, wait_ms_max=60_000)
         assert pulled.next_offset == 2
 
 
 async def test_s02_too_much_on_its_way_to_the_disk_is_answered_busy(
-    start_broker: StartBroker, slow_disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker, slow_disk: Gate
 ) -> None:
-    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+    limits = Limits(unflushed_bytes_max=100)
+    async with start_broker(FlushDiskType.SYNC_FLUSH, limits) as running:
         await running.create_topic("T")
-        store = running.broker.store
-        object.__setattr__(store.config, "unflushed_bytes_max", 100)
         first = asyncio.ensure_future(running.append("T", 0, b"fills the room"))
         await until_timers_run(running, 1)
         second = asyncio.ensure_future(running.append("T", 0, b"waits for room"))
@@ -124,7 +113,7 @@ async def test_s02_too_much_on_its_way_to_the_disk_is_answered_busy(
         busy = (await second).status
         assert busy.code == ResponseCode.SYSTEM_BUSY
         assert "[PC_SYNCHRONIZED]" in busy.remark
-        slow_disk.set()
+        slow_disk.open()
         third = await running.append("T", 0, b"again")
         assert third.status.code == ResponseCode.SUCCESS
         assert third.queue_offset == 1
@@ -250,15 +239,11 @@ async def test_f8_a_flush_whose_mark_cannot_be_written_has_failed(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Covers a copy-on-write file system, which may lack room for what is overwritten in place."""
-
-    def full(_mark: FlushedMark, _content: FlushedState) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         await running.append("T", 0, b"durable")
         with monkeypatch.context() as patch:
-            patch.setattr(FlushedMark, "write", full)
+            before_call(patch, "pwrite", "*/rocketpy/flushed", failing(errno.ENOSPC))
             for body in (b"first", b"second"):
                 refused = await running.append("T", 0, body)
                 assert refused.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -274,25 +259,23 @@ async def test_b09_bulk_makes_way_for_the_flush_thread_while_it_flushes(
 ) -> None:
     at_work: list[int] = []
     queue = running_scheduler()
-    run = FlushPlan.run
 
-    def noting(plan: FlushPlan) -> None:
+    def noting(_call: DiskCall) -> None:
         at_work.append(queue._threads_at_work)
         if error is not None:
             raise error
-        run(plan)
 
-    monkeypatch.setattr(FlushPlan, "run", noting)
     sync = FlushDiskType.SYNC_FLUSH
     store, clock = store_in(tmp_path, None, sync), ManualClock()
     store.open()
     group_commit = GroupCommit(store, clock, sync, FlushTimes())
     put(store, [b"x"])
-    await group_commit._flush_once()
+    with monkeypatch.context() as patch:
+        before_call(patch, "fdatasync", LOG, noting)
+        await group_commit._flush_once()
     assert at_work == [1]
     assert queue._threads_at_work == 0
     group_commit.close()
-    monkeypatch.setattr(FlushPlan, "run", run)
     store.close()
 
 
@@ -301,14 +284,12 @@ async def test_b09_bulk_makes_way_for_threads_that_check_and_write_large_blocks(
 ) -> None:
     at_work: list[int] = []
     queue = running_scheduler()
-    write = Segment.write
 
-    def noting(segment: Segment, position: int, data: memoryview) -> None:
-        if len(data) > SMALL_BYTES_MAX:
+    def noting(call: DiskCall) -> None:
+        if len(call.arguments[0]) > SMALL_BYTES_MAX:
             at_work.append(queue._threads_at_work)
-        write(segment, position, data)
 
-    monkeypatch.setattr(Segment, "write", noting)
+    before_call(monkeypatch, "pwrite", LOG, noting)
     async with start_broker() as running:
         await running.create_topic("T")
         await running.append("T", 0, bytes(2 * SMALL_BYTES_MAX))
@@ -316,7 +297,7 @@ async def test_b09_bulk_makes_way_for_threads_that_check_and_write_large_blocks(
 
 
 async def test_s07_answers_of_a_stream_keep_their_order_beside_one_that_waits_for_the_disk(
-    start_broker: StartBroker, slow_disk: threading.Event
+    start_broker: StartBroker, slow_disk: Gate
 ) -> None:
     """Asserts that messages without a wait, and refusals, keep their order in the stream."""
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
@@ -335,7 +316,7 @@ async def test_s07_answers_of_a_stream_keep_their_order_beside_one_that_waits_fo
         reading = asyncio.ensure_future(call.read())
         await running.pull(topic="T", queue_id=0)
         assert not reading.done()
-        slow_disk.set()
+        slow_disk.open()
         answers = [await reading, *[await call.read() for _ in range(3)]]
         codes = [answer.status.code for answer in answers]
         assert codes == [0, 0, ResponseCode.TOPIC_NOT_EXIST, 0]
@@ -349,7 +330,7 @@ async def test_s07_answers_of_a_stream_keep_their_order_beside_one_that_waits_fo
 
 
 async def test_n14_a_flush_with_many_senders_is_answered_over_several_passes_of_the_loop(
-    start_broker: StartBroker, slow_disk: threading.Event
+    start_broker: StartBroker, slow_disk: Gate
 ) -> None:
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
@@ -364,7 +345,7 @@ async def test_n14_a_flush_with_many_senders_is_answered_over_several_passes_of_
 
         senders = [asyncio.ensure_future(passed()) for _ in range(3 * CALLERS_A_PASS)]
         await until_timers_run(running, 3 * CALLERS_A_PASS)
-        slow_disk.set()
+        slow_disk.open()
         while not all(sender.done() for sender in senders):
             passes[0] += 1
             await asyncio.sleep(0)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
 import pytest
 
-from rocketpy_broker.errors import StoreBusyError
 from rocketpy_broker.hooks import (
-    ENTRY_POINT_GROUP,
     ConsumeContext,
     ConsumeOutcome,
     Hook,
@@ -18,11 +16,11 @@ from rocketpy_broker.hooks import (
     SendContext,
     SendOutcome,
 )
-from rocketpy_broker.services.hooks import chain
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
-from tests.support.broker.running_broker import StartBroker
+from tests.support.broker.installed_hooks import installed
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import refuse_writes
 
 
 class Watching(Hook):
@@ -61,25 +59,40 @@ class Failing(Hook):
         raise HookAbortError("too late for that")
 
 
+class Committed(Hook):
+    """A hook that keeps a group's committed offset and the number of events of moved offsets."""
+
+    hook_name = "committed"
+    running: ClassVar[RunningBroker]
+    done: ClassVar[list[str]] = []
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        self.done.append(f"before {self._committed()}")
+
+    def after_consume(self, context: ConsumeContext, outcome: ConsumeOutcome) -> None:
+        events = self.running.broker.store.next_offset(QueueKey("OFFSET_MOVED_EVENT", 0))
+        self.done.append(f"after {outcome.status} {self._committed()} {events}")
+
+    def _committed(self) -> int | None:
+        return self.running.broker.services.offsets.committed.query("g", "T", 0)
+
+
 def not_a_hook() -> object:
     return object()
 
 
-def installed(**values: str) -> list[EntryPoint]:
-    return [
-        EntryPoint(name, f"tests.broker.hooks.test_hooks:{value}", ENTRY_POINT_GROUP)
-        for name, value in values.items()
-    ]
+HERE = "tests.broker.hooks.test_hooks"
+HOOKS = {"b": "Watching", "a": "Failing", "c": "Missing", "d": "not_a_hook"}
 
 
 @pytest.fixture(autouse=True)
-def hooks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Simulates installed packages with these hooks; two of the four cannot be used."""
-    entries = installed(b="Watching", a="Failing", c="Missing", d="not_a_hook")
-    monkeypatch.setattr(chain, "entry_points", lambda group: entries)
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Installs these hooks; two of the four cannot be used."""
+    named = {name: f"{HERE}:{hook}" for name, hook in HOOKS.items()}
     Watching.seen.clear()
-    yield
-    Watching.seen.clear()
+    Committed.done.clear()
+    with installed(tmp_path_factory.mktemp("hooks"), **named):
+        yield
 
 
 async def test_p02_hooks_see_a_send_and_a_pull(
@@ -123,40 +136,31 @@ async def test_p02_a_hook_may_refuse_a_send_with_its_own_words(start_broker: Sta
 async def test_p02_after_hooks_see_what_the_store_refuses_and_nothing_that_never_got_there(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_given: object) -> None:
-        raise StoreBusyError(2, 1)
-
     async with start_broker() as running:
         await running.append("Unknown", 0, b"x")
         await running.create_topic("T")
         with monkeypatch.context() as patch:
-            patch.setattr(MessageStore, "append", refuse)
+            refuse_writes(patch, errno.ENOSPC, QueueKey("T", 0))
             await running.append("T", 0, b"x")
     unknown, context, (same, outcome) = Watching.seen
     assert unknown == SendContext("Unknown", 0, 1, unknown.record_bytes)
-    assert (context, outcome.code, outcome.queue_offset) == (same, ResponseCode.SYSTEM_BUSY, -1)
+    assert (context, outcome.code, outcome.queue_offset) == (
+        same,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        -1,
+    )
 
 
 async def test_p02_hooks_are_around_what_a_groups_pull_commits_and_tells(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        services = running.broker.services
-        done: list[str] = []
-
-        def before(_hook: Hook, _context: ConsumeContext) -> None:
-            done.append(f"before {services.offsets.committed.query('g', 'T', 0)}")
-
-        def after(_hook: Hook, _context: ConsumeContext, outcome: ConsumeOutcome) -> None:
-            events = running.broker.store.next_offset(QueueKey("OFFSET_MOVED_EVENT", 0))
-            committed = services.offsets.committed.query("g", "T", 0)
-            done.append(f"after {outcome.status} {committed} {events}")
-
-        monkeypatch.setattr(Watching, "before_consume", before)
-        monkeypatch.setattr(Watching, "after_consume", after)
-        wanted = {"topic": "T", "consumer_group": "g", "offset": 3, "commit_offset": 2}
-        await running.pull(**wanted)
-        await running.pull(**{**wanted, "commit_offset": -1})
-        await running.pull(**{**wanted, "topic": "Unknown"})
-    assert done == ["before -1", "after NO_MATCHED_LOGIC_QUEUE 2 1"]
+    folder = tmp_path_factory.mktemp("committed")
+    with installed(folder, e=f"{HERE}:Committed"):
+        async with start_broker() as running:
+            await running.create_topic("T")
+            Committed.running = running
+            wanted = {"topic": "T", "consumer_group": "g", "offset": 3, "commit_offset": 2}
+            await running.pull(**wanted)
+            await running.pull(**{**wanted, "commit_offset": -1})
+            await running.pull(**{**wanted, "topic": "Unknown"})
+    assert Committed.done == ["before -1", "after NO_MATCHED_LOGIC_QUEUE 2 1"]

@@ -9,40 +9,33 @@ from dataclasses import replace
 import pytest
 
 from rocketpy_broker.messages.stored import Message
-from rocketpy_broker.server.http.api import answers
 from rocketpy_broker.server.http.api.answers import ENTRIES_A_SLOT, answer_json, message_json
 from rocketpy_broker.server.http.api.calls import RefusedCallError
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.record.sys_flag import COMPRESSED
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.support.blocks import wire_block
+from tests.support.broker.slots import counted_slots
 
 
-@pytest.fixture
-def slots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    taken: list[str] = []
-
-    async def take_slot(kind: str) -> None:
-        taken.append(kind)
-
-    monkeypatch.setattr(answers, "take_slot", take_slot)
-    return taken
-
-
-async def test_a_long_list_is_encoded_in_slots(slots: list[str]) -> None:
+async def test_a_long_list_is_encoded_in_slots() -> None:
     names = [f"topic-{number}" for number in range(3 * ENTRIES_A_SLOT)]
     configs = [admin_pb2.TopicConfig(topic=name) for name in names]
-    found = json.loads(await answer_json(admin_pb2.ListTopicsResponse(configs=configs)))
+    async with counted_slots() as slots:
+        text = await answer_json(admin_pb2.ListTopicsResponse(configs=configs))
+    found = json.loads(text)
     assert [each["topic"] for each in found["configs"]] == names
     assert found["hasMore"] is False
-    assert slots == ["http"] * 2
+    assert len(slots) == 2
 
 
-async def test_a_long_list_of_an_entry_is_encoded_in_slots(slots: list[str]) -> None:
+async def test_a_long_list_of_an_entry_is_encoded_in_slots() -> None:
     queues = [broker_pb2.QueueOffsets(queue_id=each) for each in range(3 * ENTRIES_A_SLOT)]
     answer = broker_pb2.QueryOffsetsResponse()
     answer.topics.add(topic="orders", queues=queues)
-    found = json.loads(await answer_json(answer, "topics"))
+    async with counted_slots() as slots:
+        text = await answer_json(answer, "topics")
+    found = json.loads(text)
     assert [each["queueId"] for each in found["queues"]] == [*range(3 * ENTRIES_A_SLOT)]
     assert len(slots) == 2
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from rocketpy_broker.server.grpc.server import GrpcServer
 from rocketpy_broker.server.http.api.endpoint import BODY_BYTES_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.http.api_client import ask, get
+from tests.broker.metrics.stopping_broker import TRIES_MAX, stopping
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 BAD, BUSY = ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_BUSY
@@ -148,15 +148,12 @@ async def test_an_unexpected_error_is_logged_and_shows_no_trace(
 async def test_a_broker_that_stops_takes_no_requests(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop, found = GrpcServer.stop, []
-    async with start_broker(http_port=0) as running:
-
-        async def asking(server: GrpcServer) -> None:
-            found.append(await ask(running, "PUT", "/topics/orders", {}))
-            await stop(server)
-
-        monkeypatch.setattr(GrpcServer, "stop", asking)
-    assert [reply.error for reply in found] == [(503, ResponseCode.SERVICE_NOT_AVAILABLE)]
+    async with stopping(start_broker, monkeypatch) as running:
+        for _ in range(TRIES_MAX):
+            reply = await ask(running, "PUT", "/topics/orders", {})
+            if reply.status == 503:
+                break
+    assert reply.error == (503, ResponseCode.SERVICE_NOT_AVAILABLE)
 
 
 HEAD = "PUT /api/v1/topics/orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

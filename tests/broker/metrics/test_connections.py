@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
+import aiohttp
 import pytest
 
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.bind_address import ListenAddress
 from rocketpy_broker.server.http.connections import (
     AHEAD_BYTES_MAX,
     CONNECTIONS_OF_HOST,
@@ -17,44 +23,78 @@ from rocketpy_broker.server.http.connections import (
     REQUEST_SECONDS,
 )
 from rocketpy_broker.server.http.server import HttpServer
-from rocketpy_broker.services.observability.metrics.service import MetricsService
-from tests.broker.metrics.scrape import get
-from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.running_broker import until
 
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = b"x" * (64 << 20)
 
 
-def door(running: RunningBroker) -> HttpServer:
-    assert running.broker.http is not None
-    return running.broker.http
+Text = Callable[[], Awaitable[Sequence[bytes]]]
+
+
+@dataclass
+class Serving:
+    """An HTTP server and its clock."""
+
+    http: HttpServer
+    clock: ManualClock
+    port: int
+
+
+async def large_page() -> Sequence[bytes]:
+    return [LARGE]
+
+
+async def small_page() -> Sequence[bytes]:
+    return [b"small"]
+
+
+@asynccontextmanager
+async def serving(text: Text = small_page) -> AsyncIterator[Serving]:
+    """Yields a server of this page of metrics; stops it after the block."""
+    clock = ManualClock()
+    address = ListenAddress("127.0.0.1", 0, "--http-port")
+    server = HttpServer(address, text, lambda: "", clock, ())
+    async with TaskScope() as scope:
+        port = await server.start(scope)
+        try:
+            yield Serving(server, clock, port)
+        finally:
+            await server.stop()
+
+
+async def status_of(running: Serving, path: str) -> tuple[int, int]:
+    """Returns the status of an answer, and the length of its text."""
+    url = f"http://127.0.0.1:{running.port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, len(await response.read())
 
 
 async def connected(
-    running: RunningBroker, receive_buffer_bytes: int = 4_096
+    running: Serving, receive_buffer_bytes: int = 4_096
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connects a client that receives little ahead of its reads."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     client.setblocking(False)
-    address = ("127.0.0.1", running.ready.http_port)
+    address = ("127.0.0.1", running.port)
     await asyncio.get_running_loop().sock_connect(client, address)
     return await asyncio.open_connection(sock=client, limit=1)
 
 
-async def asking(running: RunningBroker) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def asking(running: Serving) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connects such a client and requests the metrics."""
     reader, writer = await connected(running)
     writer.write(GET % b"/metrics")
     return reader, writer
 
 
-async def is_dropped_after(running: RunningBroker, seconds: int) -> None:
+async def is_dropped_after(running: Serving, seconds: int) -> None:
     """Asserts that the one connection is dropped after this time and not before."""
     await pass_seconds(running, seconds - 1)
-    assert door(running).connection_count == 1
+    assert running.http.connection_count == 1
     await pass_seconds(running, 2)
-    await until(lambda: door(running).connection_count == 0)
+    await until(lambda: running.http.connection_count == 0)
 
 
 async def is_cut(reader: asyncio.StreamReader) -> None:
@@ -66,28 +106,17 @@ async def is_cut(reader: asyncio.StreamReader) -> None:
         pass
 
 
-async def pass_seconds(running: RunningBroker, seconds: int) -> None:
+async def pass_seconds(running: Serving, seconds: int) -> None:
     for _ in range(seconds):
         running.clock.advance(1_000)
         for _ in range(5):
             await asyncio.sleep(0)
 
 
-@pytest.fixture
-def large_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def text(_service: MetricsService) -> Sequence[bytes]:
-        return [LARGE]
-
-    monkeypatch.setattr(MetricsService, "text", text)
-
-
-@pytest.mark.usefixtures("large_page")
-async def test_a_page_that_nobody_reads_is_dropped_in_time_and_takes_little_memory(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker(http_port=0) as running:
+async def test_a_page_that_nobody_reads_is_dropped_in_time_and_takes_little_memory() -> None:
+    async with serving(large_page) as running:
         reader, writer = await asking(running)
-        connections = door(running).connections
+        connections = running.http.connections
         await until(lambda: any(each.is_busy for each in connections))
         await until(lambda: any(each.unread_bytes for each in connections))
         assert sum(each.unread_bytes for each in connections) < 1 << 20
@@ -96,36 +125,30 @@ async def test_a_page_that_nobody_reads_is_dropped_in_time_and_takes_little_memo
         await is_cut(reader)
 
 
-@pytest.mark.usefixtures("large_page")
-async def test_a_page_that_is_read_slowly_comes_whole(start_broker: StartBroker) -> None:
-    async with start_broker(http_port=0) as running:
-        status, text = await get(running, "/metrics")
-    assert (status, len(text)) == (200, len(LARGE))
+async def test_a_page_that_is_read_slowly_comes_whole() -> None:
+    async with serving(large_page) as running:
+        assert await status_of(running, "/metrics") == (200, len(LARGE))
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET /healthz HTTP/1.1\r\nHost: "])
-async def test_a_request_that_never_is_whole_ends_its_connection(
-    start_broker: StartBroker, beginning: bytes
-) -> None:
-    async with start_broker(http_port=0) as running:
+async def test_a_request_that_never_is_whole_ends_its_connection(beginning: bytes) -> None:
+    async with serving() as running:
         reader, writer = await connected(running)
-        await until(lambda: door(running).connection_count == 1)
+        await until(lambda: running.http.connection_count == 1)
         for _ in range(REQUEST_SECONDS - 1):
             writer.write(beginning)
             beginning = beginning and b"x"
             await pass_seconds(running, 1)
-        assert door(running).connection_count == 1
+        assert running.http.connection_count == 1
         await pass_seconds(running, 2)
-        await until(lambda: door(running).connection_count == 0)
+        await until(lambda: running.http.connection_count == 0)
         await is_cut(reader)
         writer.transport.abort()
 
 
-async def test_a_connection_is_kept_from_scrape_to_scrape_and_not_for_ever(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker(http_port=0) as running:
-        reader, writer = await asyncio.open_connection("127.0.0.1", running.ready.http_port)
+async def test_a_connection_is_kept_from_scrape_to_scrape_and_not_for_ever() -> None:
+    async with serving() as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
         for _ in range(3):
             writer.write(GET % b"/healthz")
             assert b" 200 " in await reader.readline()
@@ -148,33 +171,27 @@ POST = b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\
     ],
     ids=["headers", "pipelined", "body"],
 )
-@pytest.mark.usefixtures("large_page")
-async def test_who_sends_without_end_is_cut(
-    start_broker: StartBroker, begin: bytes, more: bytes
-) -> None:
-    async with start_broker(http_port=0) as running:
+async def test_who_sends_without_end_is_cut(begin: bytes, more: bytes) -> None:
+    async with serving(large_page) as running:
         reader, writer = await connected(running)
-        await until(lambda: door(running).connection_count == 1)
+        await until(lambda: running.http.connection_count == 1)
         writer.write(begin + more * (2 * AHEAD_BYTES_MAX // len(more)))
-        await until(lambda: door(running).connection_count == 0)
+        await until(lambda: running.http.connection_count == 0)
         await is_cut(reader)
         writer.transport.abort()
-        assert (await get(running, "/healthz"))[0] == 200
+        assert (await status_of(running, "/healthz"))[0] == 200
 
 
-async def test_requests_whose_clients_have_gone_are_as_few_as_connections(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_requests_whose_clients_have_gone_are_as_few_as_connections() -> None:
     may_end, asked = asyncio.Event(), 0
 
-    async def text(_service: MetricsService) -> bytes:
+    async def text() -> Sequence[bytes]:
         nonlocal asked
         asked += 1
         await may_end.wait()
-        return b""
+        return []
 
-    monkeypatch.setattr(MetricsService, "text", text)
-    async with start_broker(http_port=0) as running:
+    async with serving(text) as running:
         for number in range(CONNECTIONS_OF_HOST + 10):
             reader, writer = await asking(running)
             while asked < min(number + 1, CONNECTIONS_OF_HOST):  # noqa: ASYNC110 (as `until`)
@@ -183,14 +200,12 @@ async def test_requests_whose_clients_have_gone_are_as_few_as_connections(
             await is_cut(reader)
         assert asked == CONNECTIONS_OF_HOST
         may_end.set()
-        await until(lambda: door(running).connection_count == 0)
-        assert (await get(running, "/healthz"))[0] == 200
+        await until(lambda: running.http.connection_count == 0)
+        assert (await status_of(running, "/healthz"))[0] == 200
 
 
-async def test_what_is_no_http_is_told_of_once_a_minute(
-    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with start_broker(http_port=0) as running:
+async def test_what_is_no_http_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as running:
         for _ in range(20):
             reader, writer = await connected(running)
             writer.write(b"GET / HTTP/1.1\r\nHost x\nforged line\r\n\r\n" + GET % b"/")
@@ -207,43 +222,37 @@ async def test_what_is_no_http_is_told_of_once_a_minute(
 
 
 async def test_a_client_that_leaves_in_the_middle_of_a_page_is_no_fault(
-    start_broker: StartBroker, caplog: pytest.LogCaptureFixture, large_page: None
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with start_broker(http_port=0) as running:
+    async with serving(large_page) as running:
         reader, writer = await asking(running)
         await reader.read(1_000)
         writer.transport.abort()
         await is_cut(reader)
-        await until(lambda: door(running).connection_count == 0)
+        await until(lambda: running.http.connection_count == 0)
     assert not caplog.records
 
 
-@pytest.mark.usefixtures("large_page")
-async def test_a_broker_stops_with_a_page_under_way_and_leaves_no_connection(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker(http_port=0) as running:
+async def test_a_broker_stops_with_a_page_under_way_and_leaves_no_connection() -> None:
+    async with serving(large_page) as running:
         reader, writer = await asking(running)
-        connections = door(running).connections
+        connections = running.http.connections
         await until(lambda: any(each.unread_bytes for each in connections))
     await until(lambda: not len(connections))
     await is_cut(reader)
     writer.transport.abort()
 
 
-async def test_a_page_that_takes_long_to_make_may_be_read_as_long_as_another(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_that_takes_long_to_make_may_be_read_as_long_as_another() -> None:
     is_made = asyncio.Event()
 
-    async def text(_service: MetricsService) -> Sequence[bytes]:
+    async def text() -> Sequence[bytes]:
         await is_made.wait()
         return [LARGE]
 
-    monkeypatch.setattr(MetricsService, "text", text)
-    async with start_broker(http_port=0) as running:
+    async with serving(text) as running:
         reader, writer = await asking(running)
-        await until(lambda: any(each.is_busy for each in door(running).connections))
+        await until(lambda: any(each.is_busy for each in running.http.connections))
         await pass_seconds(running, MAKING_SECONDS - 1)
         is_made.set()
         assert b" 200 " in await reader.read(100)

@@ -15,6 +15,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.metrics.scrape import scrape
 from tests.broker.metrics.test_messages import commit, update_group
+from tests.support.broker.installed_hooks import installed
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.transactions import COMMIT, ROLLBACK, end, prepare
 
@@ -82,13 +83,13 @@ async def use(running: RunningBroker) -> None:
 
 
 async def test_an_answer_with_a_code_that_nobody_knows_is_given_and_counted(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("rocketpy_broker.broker_services.installed_hooks", lambda: [StrangeCode()])
-    async with start_broker(http_port=0) as running:
-        await running.create_topic("T")
-        assert (await running.append("T", 0, b"1")).status.code == 9_999
-        found = await scrape(running)
+    with installed(tmp_path / "hooks", strange=f"{__name__}:StrangeCode"):
+        async with start_broker(http_port=0) as running:
+            await running.create_topic("T")
+            assert (await running.append("T", 0, b"1")).status.code == 9_999
+            found = await scrape(running)
     counted = "rocketmq_rpc_latency_milliseconds_count"
     assert found.sum(counted, request_code="append", response_code="other") == 1
     assert found.value("rocketpy_uncounted_events_total") == 0

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -15,11 +15,10 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.server.bind_address import PortInUseError
-from rocketpy_broker.server.grpc.server import GrpcServer
 from rocketpy_broker.server.http.connections import CONNECTIONS_OF_HOST, REQUEST_SECONDS
 from rocketpy_broker.server.http.server import PATHS
-from rocketpy_broker.services.observability.metrics.service import MetricsService
 from tests.broker.metrics.scrape import get, parsed, scrape
+from tests.broker.metrics.stopping_broker import TRIES_MAX, stopping
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
@@ -29,6 +28,13 @@ OTHER_HOST = ("127.0.0.2", 0)
 
 def url(running: RunningBroker, path: str) -> str:
     return f"http://127.0.0.1:{running.ready.http_port}{path}"
+
+
+def watch(running: RunningBroker, value: Callable[[], float]) -> None:
+    """Adds a gauge, which each snapshot reads."""
+    metrics = running.broker.services.metrics
+    assert metrics is not None
+    metrics.watch("rocketpy_store_writable", value)
 
 
 async def test_without_a_port_nothing_listens_and_nothing_is_counted(
@@ -59,7 +65,8 @@ async def test_health_tells_of_a_full_disk(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with start_broker(http_port=0) as running:
-        monkeypatch.setattr(running.broker.store, "_disk_full", True)
+        monkeypatch.setattr("rocketpy_broker.store.message_store.used_ratio", lambda _: 0.95)
+        running.broker.store.expired_segment_count(manual=False)
         status, text = await get(running, "/healthz")
         assert (status, json.loads(text)["writable"]) == (200, False)
         assert "free space" in json.loads(text)["refusal"]
@@ -68,15 +75,11 @@ async def test_health_tells_of_a_full_disk(
 async def test_health_tells_that_the_broker_stops_while_calls_are_let_end(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop, told = GrpcServer.stop, []
-    async with start_broker(http_port=0) as running:
-
-        async def asking(server: GrpcServer) -> None:
-            told.append(await get(running, "/healthz"))
-            await stop(server)
-
-        monkeypatch.setattr(GrpcServer, "stop", asking)
-    ((status, text),) = told
+    async with stopping(start_broker, monkeypatch) as running:
+        for _ in range(TRIES_MAX):
+            status, text = await get(running, "/healthz")
+            if status != 200:
+                break
     assert (status, json.loads(text)["status"]) == (503, "stopping")
 
 
@@ -154,15 +157,14 @@ async def test_many_who_ask_at_once_share_one_snapshot(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = 0
-    take = MetricsService._snapshot
 
-    async def counted(service: MetricsService) -> Sequence[bytes]:
+    def counted() -> float:
         nonlocal taken
         taken += 1
-        return await take(service)
+        return taken
 
-    monkeypatch.setattr(MetricsService, "_snapshot", counted)
     async with start_broker(http_port=0) as running:
+        watch(running, counted)
         answers = await asyncio.gather(*(get(running, "/metrics") for _ in range(20)))
         assert len(set(answers)) == 1
         assert taken == 1
@@ -175,10 +177,10 @@ async def test_a_fault_is_logged_and_the_next_request_is_served(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start_broker(http_port=0) as running:
-        with monkeypatch.context() as patched:
-            patched.setattr(running.broker.store, "positions", lambda: 1 / 0)
-            status, text = await get(running, "/metrics")
-            assert (status, "and logged it" in text) == (500, True)
+        divisors = [1, 0]
+        watch(running, lambda: 1 / divisors.pop() if divisors else 1)
+        status, text = await get(running, "/metrics")
+        assert (status, "and logged it" in text) == (500, True)
         assert "ZeroDivisionError" in caplog.text
         running.clock.advance(1_001)
         assert (await get(running, "/metrics"))[0] == 200

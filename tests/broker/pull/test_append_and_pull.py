@@ -11,11 +11,11 @@ import pytest
 
 from rocketpy_broker.config import Limits
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.log.segment import Segment
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import WireBlock, bodies_of, wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import LOG, DiskCall, before_call, failing
 
 
 def found(responses: list[broker_pb2.PullResponse]) -> list[bytes]:
@@ -240,11 +240,11 @@ async def test_f8_after_a_failed_flush_nothing_is_acknowledged_and_reading_goes_
         await running.append("T", 0, b"durable")
         flushes: list[int] = []
 
-        def fail(_segment: Segment) -> None:
+        def fail(call: DiskCall) -> None:
             flushes.append(1)
-            raise OSError(errno.EIO, "Input/output error")
+            failing(errno.EIO)(call)
 
-        monkeypatch.setattr(Segment, "flush", fail)
+        before_call(monkeypatch, "fdatasync", LOG, fail)
         for body in (b"first", b"second"):
             refused = await running.append("T", 0, body)
             assert refused.status.code == ResponseCode.SERVICE_NOT_AVAILABLE

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.pull.test_checks import change_group, pulled, refused
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import before_call, failing
 
 
 def committed(running: RunningBroker, group: str = "g", queue_id: int = 0) -> int:
@@ -112,21 +113,18 @@ async def test_c07_what_a_pull_has_committed_is_there_after_a_restart(
 async def test_c07_a_full_disk_keeps_no_group_from_pulling(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(_saver: Saver) -> None:
-        raise OSError(28, "No space left on device")
-
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         await running.append("T", 0, b"a")
         with monkeypatch.context() as patch:
-            patch.setattr(Saver, "save", full)
+            before_call(patch, "fsync", "*/config/*", failing(errno.ENOSPC))
             answer = await pulled(running, commit_offset=0)
         assert answer.status.code == ResponseCode.SUCCESS
         assert committed(running) == 0
 
 
 async def test_c12_a_group_is_sent_where_its_configuration_says(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
     async with start_broker(slave_read_enable=True) as running:
         await running.create_topic("T")
@@ -137,7 +135,8 @@ async def test_c12_a_group_is_sent_where_its_configuration_says(
         )
         await configs.update(group)
         hot = await pulled(running)
-        monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
+    settings: dict[str, Any] = {"access_message_in_memory_max_ratio": 0}
+    async with start_broker(slave_read_enable=True, **settings) as running:
         cold = await pulled(running)
         at_end = await pulled(running, offset=2)
         unmatched = await pulled(running, expression="none")

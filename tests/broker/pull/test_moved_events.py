@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 
-from rocketpy_broker.errors import StoreBusyError
 from rocketpy_broker.services.pull import moved_events
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Record, decode_record
 from tests.broker.pull.test_checks import pulled
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import refuse_writes
 
 EVENTS = QueueKey("OFFSET_MOVED_EVENT", 0)
 
@@ -133,18 +133,18 @@ async def test_c06_a_client_that_pulls_a_wrong_offset_again_and_again_is_told_of
 
 
 async def test_c06_no_more_events_are_written_in_a_minute_than_may_be(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(moved_events, "EVENTS_PER_MINUTE_MAX", 5)
+    most = moved_events.EVENTS_PER_MINUTE_MAX
     async with start_broker() as running:
         await running.create_topic("T")
-        for offset in range(1, 13):
+        for offset in range(1, most + 8):
             await moved(running, offset=offset)
-        assert event_count(running) == 5
-        assert len(running.broker.services.pull.pulls._events) == 5
+        assert event_count(running) == most
+        assert len(running.broker.services.pull.pulls._events) == most
         running.clock.advance(moved_events.MINUTE_MS)
-        await moved(running, offset=12)
-        assert event_count(running) == 6
+        await moved(running, offset=most + 7)
+        assert event_count(running) == most + 1
         assert "left out 7 events of moved offsets" in caplog.text
         running.clock.advance(moved_events.REPEAT_MS)
         await moved(running, offset=1)
@@ -154,13 +154,10 @@ async def test_c06_no_more_events_are_written_in_a_minute_than_may_be(
 async def test_c06_a_pull_is_answered_although_its_event_cannot_be_stored(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(*_given: object) -> None:
-        raise StoreBusyError(2, 1)
-
     async with start_broker() as running:
         await running.create_topic("T")
         with monkeypatch.context() as patch:
-            patch.setattr(MessageStore, "append", refuse)
+            refuse_writes(patch, errno.ENOSPC, EVENTS)
             for _ in range(3):
                 await moved(running, offset=9)
         assert event_count(running) == 0

@@ -17,7 +17,6 @@ from rocketpy_broker.errors import (
     SubscriptionParseError,
     TopicNotExistError,
 )
-from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.receipts.handle import MessageGoneError, ReceiptIllegalError
 from rocketpy_broker.services.receipts.popped import PopRequest
@@ -43,6 +42,7 @@ from tests.support.broker.pops import (
     with_messages,
 )
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import holding
 
 both = pytest.mark.parametrize("flush", [FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH])
 
@@ -354,14 +354,12 @@ async def test_a_redelivery_that_falls_due_while_its_topic_is_deleted_does_not_s
 ) -> None:
     async with with_messages(start_broker, b"a", flush=FlushDiskType.ASYNC_FLUSH) as running:
         await pop(running)
-        remove = TopicContents.remove
-
-        async def slowly(contents: TopicContents, topic: str) -> None:
+        with holding(monkeypatch, "fsync", "*/config/deletedTopics.json.tmp") as gate:
+            request = admin_pb2.DeleteTopicRequest(topic=TOPIC)
+            deleting = asyncio.ensure_future(running.admin.DeleteTopic(request))
+            await gate.reached()
             await pass_time(running, INVISIBLE_MS + REVIVE_MS)
-            await remove(contents, topic)
-
-        monkeypatch.setattr(TopicContents, "remove", slowly)
-        await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic=TOPIC))
+        await deleting
         await running.create_topic(TOPIC, 1)
         assert found(await pop(running)) == []
         assert RETRY_TOPIC not in running.broker.services.topics

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.config import ClientLimits, Limits
-from rocketpy_broker.errors import FlushTimeoutError, StoreBusyError
-from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.retry import service
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.model.configs import Perm, TopicConfig
 from rocketpy_proto.record import RecordBlock
@@ -31,8 +30,9 @@ from tests.support.broker.retries import (
     refusal,
     send,
 )
-from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.transactions import prepare
+from tests.support.store.disk_calls import LOG, Act, DiskCall, before_call, failing, holding
 
 
 async def test_r01_an_unknown_group_is_refused_where_groups_are_not_made(
@@ -96,7 +96,7 @@ async def test_n11_a_request_with_too_many_bytes_is_refused(start_broker: StartB
 async def test_r01_a_retry_topic_that_cannot_be_made_is_told(
     monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
+    before_call(monkeypatch, "fsync", TOPICS, without(RETRY_TOPIC))
     code, remark = await refusal(running, Meant(0))
     assert code == ResponseCode.SYSTEM_ERROR
     assert remark.startswith(f"topic[{RETRY_TOPIC}] not exist")
@@ -108,7 +108,7 @@ async def test_r01_dead_letters_without_a_topic_are_told_and_retries_go_on(
     await running.create_topic("T")
     offset = await send(running)
     await outcome(running, offset)
-    monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
+    before_call(monkeypatch, "fsync", TOPICS, without(DEAD_LETTERS))
     answer = await answered(running, Meant(offset, -1), Meant(offset, 1))
     dead, again = answer.messages
     assert dead.status.code == ResponseCode.SYSTEM_ERROR
@@ -122,7 +122,7 @@ async def test_n12_r01_a_topic_that_cannot_be_made_is_logged_once_a_minute(
     await running.create_topic("T")
     offset = await send(running)
     await outcome(running, offset)
-    monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
+    before_call(monkeypatch, "fsync", TOPICS, without(DEAD_LETTERS))
     for minute in (1, 2):
         for _ in range(5):
             await answered(running, Meant(offset, -1))
@@ -130,8 +130,17 @@ async def test_n12_r01_a_topic_that_cannot_be_made_is_logged_once_a_minute(
         running.clock.advance(60_000)
 
 
-async def full_disk(*_given: object) -> None:
-    raise OSError(28, "No space left on device")
+TOPICS = "*/config/topics.json.tmp"
+
+
+def without(topic: str) -> Act:
+    """Returns an act that fails if a file names this topic, for which a disk has no space."""
+
+    def full(call: DiskCall) -> None:
+        if topic.encode() in Path(call.path).read_bytes():
+            failing(errno.ENOSPC)(call)
+
+    return full
 
 
 async def test_r01_a_retry_topic_that_is_not_writable_is_refused(running: RunningBroker) -> None:
@@ -233,35 +242,40 @@ async def test_n11_a_broker_that_is_busy_or_closed_sends_nothing_back(
 
 
 async def test_n11_a_store_that_gets_busy_refuses_the_rest(
-    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
+    monkeypatch: pytest.MonkeyPatch, start_broker: StartBroker
 ) -> None:
-    await running.create_topic("T")
-    offset = await send(running)
-
-    def busy(*_given: object) -> None:
-        raise StoreBusyError(2, 1)
-
-    monkeypatch.setattr(MessageStore, "append", busy)
-    code, _, remark = await outcome(running, offset)
-    assert (code, "2 bytes wait" in remark) == (ResponseCode.SYSTEM_BUSY, True)
+    limits = Limits(unflushed_bytes_max=1)
+    async with start_broker(FlushDiskType.SYNC_FLUSH, limits) as running:
+        await running.create_topic("T")
+        offset = await send(running)
+        await until(lambda: running.broker.store.unflushed_bytes == 0)
+        waiting = running.broker.services.flush.group_commit
+        with holding(monkeypatch, "fdatasync", LOG):
+            asked = asyncio.ensure_future(answered(running, Meant(offset, -1), Meant(offset, 1)))
+            await until(lambda: waiting.waiting_count > 0)
+        first, second = (await asked).messages
+    assert first.status.code == ResponseCode.SUCCESS
+    assert second.status.code == ResponseCode.SYSTEM_BUSY
+    assert "bytes wait" in second.status.remark
 
 
 async def test_r01_what_the_disk_does_not_confirm_has_failed_by_the_stores_status(
-    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
+    monkeypatch: pytest.MonkeyPatch, start_broker: StartBroker
 ) -> None:
-    await running.create_topic("T")
-    offset = await send(running)
-
-    async def late(*_given: object) -> None:
-        raise FlushTimeoutError(5_000)
-
-    monkeypatch.setattr(GroupCommit, "wait", late)
-    answer = await answered(running, Meant(offset, -1), Meant(1))
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        offset = await send(running)
+        waiting = running.broker.services.flush.group_commit
+        with holding(monkeypatch, "fdatasync", LOG):
+            answering = asyncio.ensure_future(answered(running, Meant(offset, -1), Meant(1)))
+            await until(lambda: waiting.waiting_count > 0)
+            running.clock.advance(5_000)
+            answer = await answering
+        await until(lambda: count(running, DEAD_LETTERS) == 1)
     first, second = answer.messages
     assert first.status.code == ResponseCode.SYSTEM_ERROR
     assert first.status.remark.startswith("FLUSH_DISK_TIMEOUT: stored, but")
     assert second.status.remark.startswith("look message by offset failed, 1")
-    assert count(running, DEAD_LETTERS) == 1
 
 
 @pytest.mark.parametrize(("level", "topic"), [(1, RETRY_TOPIC), (-1, DEAD_LETTERS)])

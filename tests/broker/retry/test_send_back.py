@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import encode_offset_message_id
@@ -26,7 +24,9 @@ from tests.support.broker.retries import (
     set_group,
 )
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.slots import at_each_slot
 from tests.support.broker.transactions import COMMIT, end, prepare
+from tests.support.store.disk_calls import noted_writes, queue_of
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
 MINUTE = 60
@@ -237,17 +237,13 @@ async def test_r01_a_committed_message_sent_back_is_an_ordinary_one(running: Run
 
 
 async def test_r01_each_slice_of_a_call_gives_way(
-    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
+    running: RunningBroker,
 ) -> None:
     await running.create_topic("T")
     offset = await send(running)
-    ways = []
-
-    async def take_slot() -> None:
-        ways.append(count(running, DEAD_LETTERS))
-
-    monkeypatch.setattr("rocketpy_broker.services.retry.service.take_slot", take_slot)
-    await answered(running, *[Meant(offset, -1)] * 200)
+    ways = list[int]()
+    async with at_each_slot(lambda: ways.append(count(running, DEAD_LETTERS))):
+        await answered(running, *[Meant(offset, -1)] * 200)
     assert ways == [0, 64, 64, 128, 128, 192, 192, 200]
 
 
@@ -255,19 +251,16 @@ async def test_r01_records_are_what_the_store_was_given(running: RunningBroker) 
     """Asserts that each retry is stored twice, waiting and delivered, and a dead letter once."""
     await running.create_topic("T")
     offset = await send(running)
-    appended = []
-    append = MessageStore.append
-
-    def noting(store: MessageStore, queue: QueueKey, *given: object) -> object:
-        appended.append(queue)
-        return append(store, queue, *given)  # type: ignore[arg-type]
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MessageStore, "append", noting)
+        appended = noted_writes(patch)
         await outcome(running, offset)
         await wait(running, 10)
         await outcome(running, offset, -1)
-    assert [queue.topic for queue in appended] == [SCHEDULE_TOPIC, RETRY_TOPIC, DEAD_LETTERS]
+    assert [queue_of(block).topic for block in appended] == [
+        SCHEDULE_TOPIC,
+        RETRY_TOPIC,
+        DEAD_LETTERS,
+    ]
 
 
 async def test_r01_a_stop_after_the_answer_loses_nothing(start_broker: StartBroker) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from rocketpy_broker.hooks import SendContext
+from rocketpy_broker.hooks import Hook, SendContext, SendOutcome
 from rocketpy_broker.services.groups.locks import LOCK_MS
-from rocketpy_broker.services.send.blocks import Stored
 from rocketpy_broker.services.send.retry_sends import MESSAGES_MAX
-from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from tests.support.blocks import WireBlock, wire_block
+from tests.support.broker.installed_hooks import installed
 from tests.support.broker.retries import (
     DEAD_LETTERS,
     GROUP,
@@ -70,20 +71,28 @@ async def test_p09_a_broker_without_write_permission_takes_neither_sends_nor_sen
         assert RETRY_TOPIC not in running.broker.services.topics
 
 
+class Watching(Hook):
+    """A hook that keeps its calls for sends to the retry topic."""
+
+    seen: ClassVar[list[str]] = []
+
+    def before_send(self, context: SendContext) -> None:
+        assert (context.topic, context.queue_id) == (RETRY_TOPIC, 0)
+        self.seen.append("before")
+
+    def after_send(self, context: SendContext, outcome: SendOutcome) -> None:
+        assert (context.topic, outcome.code) == (RETRY_TOPIC, 0)
+        self.seen.append("after")
+
+
 async def test_p02_hooks_are_around_sends_to_a_retry_topic(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    seen = []
-    hooked = SendService.hooked
-
-    def noting(service: SendService, context: SendContext, store: Callable[[], Stored]) -> Stored:
-        seen.append((context.topic, context.queue_id))
-        return hooked(service, context, store)
-
-    monkeypatch.setattr(SendService, "hooked", noting)
-    async with start_broker() as running:
-        assert await sent(running, 0) == 0
-        assert seen == [(RETRY_TOPIC, 0)]
+    Watching.seen.clear()
+    with installed(tmp_path / "hooks", watching=f"{__name__}:Watching"):
+        async with start_broker() as running:
+            assert await sent(running, 0) == 0
+    assert Watching.seen == ["before", "after"]
 
 
 async def test_n12_a_block_of_more_messages_than_fit_a_turn_is_refused(

@@ -201,19 +201,19 @@ async def test_a_broker_keeps_a_change_of_the_file_that_it_has_not_seen(
     secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = secured.running.broker.services.access.users
-    read = UserTable._read
+    read = Path.read_bytes
 
-    def read_slowly(table: UserTable) -> Any:
+    def read_slowly(path: Path) -> bytes:
         """Lets another program change the file between a read of the broker and its write."""
-        found = read(table)
-        if table is users:
+        found = read(path)
+        if path == users.path:
             monkeypatch.undo()
             changing.append(threads.submit(loaded(users_path(tmp_path)).remove_now, "reader"))
         return found
 
     changing: list[Future[None]] = []
     with ThreadPoolExecutor(1) as threads:
-        monkeypatch.setattr(UserTable, "_read", read_slowly)
+        monkeypatch.setattr(Path, "read_bytes", read_slowly)
         await users.update(user("late"), create=True)
     changing[0].result()
     await users.look()
@@ -306,14 +306,15 @@ async def test_a_file_that_is_written_while_it_is_read_is_read_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, complete = loaded(path), _without_writer(path)
-    read = table._read
+    read = Path.read_bytes
 
-    def late() -> Any:
-        monkeypatch.setattr(table, "_read", read)
+    def early(found: Path) -> bytes:
+        monkeypatch.undo()
+        half = read(found)
         path.write_bytes(complete)
-        raise ValueError("half of the file")
+        return half
 
-    monkeypatch.setattr(table, "_read", late)
+    monkeypatch.setattr(Path, "read_bytes", early)
     for _ in range(2):
         await table.look()
     assert table.get("writer") is None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -21,33 +24,29 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.hooks import Hook, HookAbortError, SendContext
 from rocketpy_broker.runtime.scheduler import PASSES
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
-from rocketpy_broker.services.hooks import chain
 from rocketpy_broker.services.send import batcher as send_batcher
 from rocketpy_broker.services.send.blocks import Stored
 from rocketpy_broker.services.send.service import SendService
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import ANY_QUEUE
 from rocketpy_proto.record import RecordBlock
 from tests.broker.send.test_large_blocks import LARGE, HeldWrites, append
 from tests.support.blocks import WireBlock, bodies_of, wire_block
+from tests.support.broker.installed_hooks import installed
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import LOG, DiskCall, before_call, noted_writes, refuse_writes
 
 Answer = Stored | BaseException
 
 
 @pytest.fixture
-def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Returns a list of the record counts of the stored blocks."""
-    lengths: list[int] = []
-    real = MessageStore.append
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[RecordBlock]:
+    """Returns a list of the stored blocks."""
+    return noted_writes(monkeypatch)
 
-    def append(store: MessageStore, queue: QueueKey, block: RecordBlock, *known: object) -> object:
-        lengths.append(len(block))
-        return real(store, queue, block, *known)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(MessageStore, "append", append)
-    return lengths
+def counts_of(blocks: list[RecordBlock]) -> list[int]:
+    return [len(block) for block in blocks]
 
 
 def sends_of(running: RunningBroker) -> SendService:
@@ -87,7 +86,7 @@ def places(answers: Sequence[Answer]) -> list[tuple[int, int]]:
 
 
 async def test_p01_messages_of_one_pass_are_one_block_and_each_is_told_its_place(
-    blocks: list[int], running: RunningBroker
+    blocks: list[RecordBlock], running: RunningBroker
 ) -> None:
     await running.create_topic("T")
     await running.append("T", 2, b"before")
@@ -95,7 +94,7 @@ async def test_p01_messages_of_one_pass_are_one_block_and_each_is_told_its_place
     answers = await send_all(
         running, *((queue_id, message(b"%d" % n)) for n, queue_id in enumerate([2, 0, 2, 1, 0]))
     )
-    assert blocks == [5]
+    assert counts_of(blocks) == [5]
     assert places(answers) == [(2, 1), (0, 0), (2, 2), (1, 0), (0, 1)]
     assert await bodies(running, 0) == [b"1", b"4"]
     assert await bodies(running, 1) == [b"3"]
@@ -109,21 +108,21 @@ async def test_p01_messages_of_one_pass_are_one_block_and_each_is_told_its_place
 
 
 async def test_p06_the_broker_chooses_queues_in_turn_also_for_gathered_messages(
-    blocks: list[int], running: RunningBroker
+    blocks: list[RecordBlock], running: RunningBroker
 ) -> None:
     await running.create_topic("T")
     answers = await send_all(running, *[(ANY_QUEUE, message(b"any"))] * 8)
-    assert blocks == [8]
+    assert counts_of(blocks) == [8]
     assert sorted(places(answers)) == [(queue, offset) for queue in range(4) for offset in (0, 1)]
 
 
 async def test_p01_more_messages_than_a_block_takes_go_into_several(
-    blocks: list[int], running: RunningBroker
+    blocks: list[RecordBlock], running: RunningBroker
 ) -> None:
     count = 2 * send_batcher.GATHERED_MAX + 1
     await running.create_topic("T")
     answers = await send_all(running, *[(0, message(b"%d" % n)) for n in range(count)])
-    assert blocks == [send_batcher.GATHERED_MAX, send_batcher.GATHERED_MAX, 1]
+    assert counts_of(blocks) == [send_batcher.GATHERED_MAX, send_batcher.GATHERED_MAX, 1]
     assert places(answers) == [(0, offset) for offset in range(count)]
     assert await bodies(running, 0) == [b"%d" % n for n in range(count)]
 
@@ -139,19 +138,19 @@ class Searched(bytes):
 
 
 async def test_n13_a_waiting_message_is_searched_a_few_times_however_many_wait(
-    blocks: list[int], running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+    blocks: list[RecordBlock], running: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Searched, "searches", 0)
     await running.create_topic("T")
     large = message(bytes(SMALL_BYTES_MAX // 2))
     large = replace(large, records=Searched(large.records))
     answers = await send_all(running, *[(0, large)] * 50)
-    assert (len(places(answers)), blocks) == (50, [1] * 50)
+    assert (len(places(answers)), counts_of(blocks)) == (50, [1] * 50)
     assert Searched.searches <= 3 * 50 * len(send_batcher.ALONE)
 
 
 async def test_p01_messages_of_several_topics_are_gathered_by_topic(
-    blocks: list[int], running: RunningBroker
+    blocks: list[RecordBlock], running: RunningBroker
 ) -> None:
     for topic in "TU":
         await running.create_topic(topic)
@@ -159,7 +158,7 @@ async def test_p01_messages_of_several_topics_are_gathered_by_topic(
         send_all(running, (0, message(b"1")), (0, message(b"2"))),
         send_all(running, (0, message(b"3", "U")), (0, message(b"4", "U")), topic="U"),
     )
-    assert blocks == [2, 2]
+    assert counts_of(blocks) == [2, 2]
     assert [places(each) for each in answers] == [[(0, 0), (0, 1)]] * 2
     assert await bodies(running, 0, "U") == [b"3", b"4"]
 
@@ -224,22 +223,26 @@ async def test_p01_a_message_that_does_not_wait_for_the_disk_says_so(
     assert [answer.waits for answer in answers if isinstance(answer, Stored)] == [True, False]
 
 
+class Watching(Hook):
+    """A hook that keeps the queues of sends, and refuses sends to one."""
+
+    seen: ClassVar[list[int]] = []
+
+    def before_send(self, context: SendContext) -> None:
+        self.seen.append(context.queue_id)
+        if context.queue_id == 1:
+            raise HookAbortError("closed for today")
+
+
 async def test_p02_hooks_see_each_message_and_refuse_one(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    seen: list[int] = []
-
-    class Watching(Hook):
-        def before_send(self, context: SendContext) -> None:
-            seen.append(context.queue_id)
-            if context.queue_id == 1:
-                raise HookAbortError("closed for today")
-
-    async with start_broker() as running:
-        await running.create_topic("T")
-        monkeypatch.setattr(running.broker.services.sends, "_hooks", chain.HookChain([Watching()]))
-        answers = await send_all(running, *((queue, message(b"m")) for queue in (0, 1, 2)))
-        assert seen == [0, 1, 2]
+    Watching.seen.clear()
+    with installed(tmp_path / "hooks", watching=f"{__name__}:Watching"):
+        async with start_broker() as running:
+            await running.create_topic("T")
+            answers = await send_all(running, *((queue, message(b"m")) for queue in (0, 1, 2)))
+        assert Watching.seen == [0, 1, 2]
         assert places(answers) == [(0, 0), (2, 0)]
         assert isinstance(answers[1], HookAbortError)
 
@@ -258,7 +261,7 @@ async def test_p01_a_sender_that_is_cancelled_first_stores_nothing(running: Runn
 
 
 async def test_b09_single_messages_wait_for_a_large_block_and_for_no_thread(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, blocks: list[int]
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, blocks: list[RecordBlock]
 ) -> None:
     held = HeldWrites(monkeypatch)
     async with start_broker() as running:
@@ -271,14 +274,14 @@ async def test_b09_single_messages_wait_for_a_large_block_and_for_no_thread(
         held.wake(1)
         assert places(await sending) == [(0, 1), (0, 2), (0, 3)]
         assert (await large).queue_offset == 0
-        assert blocks == [3]
+        assert counts_of(blocks) == [1, 3]
 
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_n12_an_error_that_nobody_foresaw_leaves_no_sender_waiting(
     monkeypatch: pytest.MonkeyPatch, count: int, running: RunningBroker
 ) -> None:
-    def failing(*_: object) -> None:
+    def fail(_call: DiskCall) -> None:
         raise ZeroDivisionError
 
     await running.create_topic("T")
@@ -287,7 +290,7 @@ async def test_n12_an_error_that_nobody_foresaw_leaves_no_sender_waiting(
         lambda _, context: told.append(type(context["exception"]))
     )
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStore, "append", failing)
+        before_call(patch, "pwrite", LOG, fail)
         answers = await send_all(running, *[(0, message(b"m"))] * count)
     assert [type(answer) for answer in answers] == [StoreClosedError] * count
     assert told == [ZeroDivisionError]
@@ -297,37 +300,30 @@ async def test_n12_an_error_that_nobody_foresaw_leaves_no_sender_waiting(
 async def test_f7_when_the_log_cannot_be_written_each_sender_is_told(
     monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    def refusing(*_: object) -> None:
-        raise StoreClosedError("the disk is full")
-
     await running.create_topic("T")
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStore, "append", refusing)
+        refuse_writes(patch, errno.ENOSPC, QueueKey("T", 0))
         answers = await send_all(running, *[(0, message(b"m"))] * 3)
-    assert [str(answer) for answer in answers] == ["the disk is full"] * 3
+    assert [type(answer) for answer in answers] == [StoreClosedError] * 3
+    assert all("No space left on device" in str(answer) for answer in answers)
     assert places(await send_all(running, (0, message(b"m")))) == [(0, 0)]
 
 
 @pytest.mark.parametrize("properties", [{"WAIT": "false"}, {"DELAY": "1"}])
 async def test_p01_a_pass_of_the_loop_stores_few_messages_that_are_stored_alone(
-    monkeypatch: pytest.MonkeyPatch, running: RunningBroker, properties: dict[str, str]
+    blocks: list[RecordBlock], running: RunningBroker, properties: dict[str, str]
 ) -> None:
     await running.create_topic("T")
+    sending = asyncio.ensure_future(
+        send_all(running, *[(0, message(b"%d" % n, **properties)) for n in range(20)])
+    )
     counts: list[int] = []
-    store = send_batcher.SendBatcher._store
-
-    def counted(
-        batcher: send_batcher.SendBatcher, topic: str, sends: list[send_batcher.Send]
-    ) -> None:
-        counts.append(len(sends))
-        monkeypatch.setattr(send_batcher.SendBatcher, "_store", store)
-        store(batcher, topic, sends)
-        monkeypatch.setattr(send_batcher.SendBatcher, "_store", counted)
-
-    monkeypatch.setattr(send_batcher.SendBatcher, "_store", counted)
-    answers = await send_all(running, *[(0, message(b"%d" % n, **properties)) for n in range(20)])
-    assert len(places(answers)) == 20
-    assert counts == [4, 4, 4, 4, 4]
+    while not sending.done():
+        before = len(blocks)
+        await asyncio.sleep(0)
+        counts.append(len(blocks) - before)
+    assert len(places(await sending)) == 20
+    assert [count for count in counts if count] == [4, 4, 4, 4, 4]
 
 
 async def test_n13_messages_beyond_a_block_wait_for_slots_and_delay_no_other_topic(

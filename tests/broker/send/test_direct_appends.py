@@ -11,9 +11,6 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE
-from rocketpy_broker.services.batches.roll_forward import DecidedBatch, RollForward
-from rocketpy_broker.store.append.appender import Appending
-from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.delay.test_levels import visible
@@ -24,6 +21,7 @@ from tests.support.broker.clients.batch_writer import Job
 from tests.support.broker.retries import Meant, answered, send
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.transactions import COMMIT, end, prepare
+from tests.support.store.disk_calls import LOG, STAGING, DiskCall, before_call, holding
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
@@ -37,22 +35,13 @@ class SlowDisk:
         self._loop_thread = threading.current_thread()
         self._entered, self._released = threading.Event(), threading.Event()
         self.held = 0
-        write, settle = Segment.write, Appending.settle
+        before_call(monkeypatch, "pwrite", LOG, self._wait)
 
-        def slow(segment: Segment, position: int, data: memoryview) -> None:
-            if threading.current_thread() is not self._loop_thread:
-                self._entered.set()
-                self._released.wait(WAIT_SECONDS_MAX)
-            write(segment, position, data)
-
-        def told(appending: Appending) -> None:
-            if self._entered.is_set() and not self._released.is_set():
-                self.held += 1
-                self._released.set()
-            settle(appending)
-
-        monkeypatch.setattr(Segment, "write", slow)
-        monkeypatch.setattr(Appending, "settle", told)
+    def _wait(self, _call: DiskCall) -> None:
+        if threading.current_thread() is not self._loop_thread:
+            self._entered.set()
+            # A loop that waits for this thread cannot release it.
+            self.held += not self._released.wait(WAIT_SECONDS_MAX)
 
     @asynccontextmanager
     async def writing(self, running: RunningBroker) -> AsyncIterator[None]:
@@ -151,29 +140,23 @@ async def test_b09_a_direct_append_waits_for_a_large_write_without_holding_the_l
 async def test_b09_a_batch_is_rolled_forward_between_large_writes(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rolls forward after the decision is stored; a thread writes before the messages."""
+    """Rolls forward after the decision is stored, when a thread writes a large block."""
     slow_disk = SlowDisk(monkeypatch)
-    begin = asyncio.Event()
-    real = RollForward.run
-
-    async def later(rolling: RollForward, pending: DecidedBatch) -> None:
-        await begin.wait()
-        await real(rolling, pending)
-
-    monkeypatch.setattr(RollForward, "run", later)
     async with start_broker() as running:
         await running.create_topic("T")
         await running.create_topic("Large")
         job = Job(running)
         await job.stage((0, [b"a"]), (1, [b"b"]))
-        committing = asyncio.ensure_future(job.commit())
-        await until(lambda: running.broker.store.next_offset(BATCHES_QUEUE) == 1)
-        turn = running.broker.services.sends.admission._one_at_a_time
-        async with slow_disk.writing(running):
-            begin.set()
-            await until(lambda: bool(turn._waiters or slow_disk.held))
-            assert slow_disk.held == 0
-        assert (await committing).record_count == 2
+        with holding(monkeypatch, "preadv", STAGING) as staging:
+            committing = asyncio.ensure_future(job.commit())
+            await staging.reached()
+            assert running.broker.store.next_offset(BATCHES_QUEUE) == 1
+            turn = running.broker.services.sends.admission._one_at_a_time
+            async with slow_disk.writing(running):
+                staging.open()
+                await until(lambda: bool(turn._waiters or slow_disk.held))
+                assert slow_disk.held == 0
+            assert (await committing).record_count == 2
 
 
 async def a_deletion_of_a_topic(running: RunningBroker) -> admin_pb2.DeleteTopicResponse:

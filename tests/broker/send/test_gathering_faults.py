@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
+from rocketpy_broker.config import Limits
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.send.blocks import Stored
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
-from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.call_limits import ANY_QUEUE
 from rocketpy_proto.record import RecordBlock
 from tests.broker.send.test_batcher import DAMAGED, Answer, message, places, send_all
 from tests.support.blocks import WireBlock
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import noted_writes
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 DELAYED = message(b"later", DELAY="1")
@@ -24,15 +24,7 @@ DELAYED = message(b"later", DELAY="1")
 @pytest.fixture
 def appended(monkeypatch: pytest.MonkeyPatch) -> list[RecordBlock]:
     """Returns a list of the stored blocks."""
-    blocks: list[RecordBlock] = []
-    real = MessageStore.append
-
-    def append(store: MessageStore, queue: QueueKey, block: RecordBlock, *known: object) -> object:
-        blocks.append(block)
-        return real(store, queue, block, *known)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(MessageStore, "append", append)
-    return blocks
+    return noted_writes(monkeypatch)
 
 
 async def test_p06_queues_are_chosen_in_turn_also_beside_a_message_that_is_refused(
@@ -85,22 +77,13 @@ async def test_b09_what_is_gathered_is_no_larger_than_a_small_block(
     assert places(answers) == [(0, offset) for offset in range(7)]
 
 
-def _let_little_wait(running: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = StoreConfig.__getattribute__
-
-    def little(config: StoreConfig, name: str) -> object:
-        return 3_000 if name == "unflushed_bytes_max" else real(config, name)
-
-    monkeypatch.setattr(StoreConfig, "__getattribute__", little)
-
-
 @pytest.mark.parametrize("properties", [{}, {"WAIT": "true"}, {"DELAY": "1"}])
 async def test_s14_a_sender_whose_room_others_took_waits_for_the_disk_and_is_not_refused(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
+    start_broker: StartBroker, properties: dict[str, str]
 ) -> None:
-    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+    limits = Limits(unflushed_bytes_max=3_000)
+    async with start_broker(FlushDiskType.SYNC_FLUSH, limits) as running:
         await running.create_topic("T")
-        _let_little_wait(running, monkeypatch)
         sending = send_all(running, *[(0, message(bytes(1_000), **properties))] * 150)
         answers: list[Answer] = await asyncio.wait_for(sending, WAIT_SECONDS_MAX)
         assert [type(each) for each in answers] == [Stored] * 150

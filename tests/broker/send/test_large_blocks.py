@@ -14,12 +14,12 @@ import pytest
 from rocketpy_broker.services.admin import topic_admin_service
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.offsets import service as offsets
-from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, broker_pb2_grpc
 from tests.support.blocks import WireBlock, bodies_of, wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import LOG, DiskCall, before_call
 
 LARGE = bytes(2 * SMALL_BYTES_MAX)
 
@@ -30,15 +30,12 @@ class HeldWrites:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun: list[str] = []
         self._let_go = threading.Semaphore(0)
-        real = Segment.write
+        before_call(monkeypatch, "pwrite", LOG, self._hold)
 
-        def write(segment: Segment, position: int, data: memoryview) -> None:
-            if len(data) > SMALL_BYTES_MAX:
-                self.begun.append(threading.current_thread().name)
-                self._let_go.acquire()
-            real(segment, position, data)
-
-        monkeypatch.setattr(Segment, "write", write)
+    def _hold(self, call: DiskCall) -> None:
+        if len(call.arguments[0]) > SMALL_BYTES_MAX:
+            self.begun.append(threading.current_thread().name)
+            self._let_go.acquire()
 
     def wake(self, count: int) -> None:
         """Releases `count` writes."""
@@ -163,18 +160,16 @@ async def test_b09_who_is_cancelled_while_the_disk_fails_is_cancelled(
 ) -> None:
     """Guards against a call that waits without end for a client that is gone."""
     begun, wake = threading.Event(), threading.Event()
-    real = Segment.write
 
-    def failing(segment: Segment, position: int, data: memoryview) -> None:
-        if len(data) > SMALL_BYTES_MAX and not begun.is_set():
+    def fail(call: DiskCall) -> None:
+        if len(call.arguments[0]) > SMALL_BYTES_MAX and not begun.is_set():
             begun.set()
             wake.wait()
             raise OSError(errno.EIO, "Input/output error")
-        real(segment, position, data)
 
     await running.create_topic("T")
     appends, block = running.broker.services.sends, wire_block("T", [LARGE])
-    monkeypatch.setattr(Segment, "write", failing)
+    before_call(monkeypatch, "pwrite", LOG, fail)
     sending = asyncio.ensure_future(appends.append_large("T", 0, block.records, block.record_sizes))
     await until(begun.is_set)
     sending.cancel()

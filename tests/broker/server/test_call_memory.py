@@ -7,7 +7,6 @@ import asyncio
 import grpc
 import pytest
 
-from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.rocketpy_v1 import offset_messages
 from rocketpy_broker.services import call_memory
 from rocketpy_broker.services.call_memory import CallMemory, KeptBytesError, decoded_bytes, keep
@@ -22,6 +21,7 @@ from tests.support.broker.running_broker import (
     another_connection,
     until,
 )
+from tests.support.broker.slots import counted_slots
 
 WAIT_MS = 30_000
 KIB, MIB = 1 << 10, 1 << 20
@@ -114,21 +114,14 @@ async def test_n14_a_held_query_keeps_eight_bytes_a_queue(
 
 
 async def test_n14_others_have_turns_while_a_large_query_is_read(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    slots = 0
-
-    async def counted(kind: str) -> None:
-        nonlocal slots
-        slots += 1
-        await take_slot(kind)
-
-    monkeypatch.setattr(offset_messages, "take_slot", counted)
     async with start_broker() as running:
         await running.create_topic("T")
-        answer = await running.data.QueryOffsets(query(20_000, wait_ms_max=0))
+        async with counted_slots() as slots:
+            answer = await running.data.QueryOffsets(query(20_000, wait_ms_max=0))
         assert answer.status.code == ResponseCode.SUCCESS
-        assert slots == 20_004 // offset_messages.KNOWN_A_SLOT
+        assert len(slots) == 20_004 // offset_messages.KNOWN_A_SLOT
 
 
 async def test_n14_a_connection_beyond_its_limit_is_refused_and_others_are_served(

@@ -171,19 +171,27 @@ async def test_n14_beyond_the_bound_calls_are_answered_system_busy(
 
 
 async def test_n14_beyond_the_bound_streams_of_requests_are_answered_system_busy(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(guard, "STREAMS_MAX", 3)
-    monkeypatch.setattr(guard, "STREAMS_OF_CONNECTION", 2)
-    async with start_broker() as running, another_connection(running) as another:
+    share, most = guard.STREAMS_OF_CONNECTION, guard.STREAMS_MAX
+    async with (
+        start_broker() as running,
+        another_connection(running) as another,
+        another_connection(running) as third,
+    ):
         await running.create_topic("T")
-        answers = [await stream(each) for each in (running, running, running, another, another)]
-        assert [status.code for _, status in answers] == [0, 0, BUSY, 0, BUSY]
-        assert "streams of requests of one connection are running, limit 2" in answers[2][1].remark
-        assert "too many streams of requests are running, limit 3" in answers[4][1].remark
-        answers[0][0].cancel()
-        await until(lambda: running.broker.server.guard.running == 2)
-        assert (await stream(another))[1].code == 0
+        first = [await stream(running) for _ in range(share + 1)]
+        assert [status.code for _, status in first] == [0] * share + [BUSY]
+        limit = f"streams of requests of one connection are running, limit {share}"
+        assert limit in first[-1][1].remark
+        second = [await stream(another) for _ in range(most - share)]
+        assert {status.code for _, status in second} == {0}
+        _, refused = await stream(third)
+        assert refused.code == BUSY
+        assert f"too many streams of requests are running, limit {most}" in refused.remark
+        first[0][0].cancel()
+        await until(lambda: running.broker.server.guard.running == most - 1)
+        assert (await stream(third))[1].code == 0
 
 
 async def test_n14_calls_of_others_leave_each_connection_its_share(

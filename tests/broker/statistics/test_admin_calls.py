@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.readers.range_reader import Reader
-from rocketpy_broker.store.values import GetMessageResult
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
 from tests.broker.delay.test_levels import turns
 from tests.support.broker.retries import Meant, answered, records, send
 from tests.support.broker.running_broker import RunningBroker
 from tests.support.broker.transactions import COMMIT, end, prepare
+from tests.support.store.disk_calls import DiskCall, before_call
 
 MINUTE_MS, SAMPLE_MS = 60_000, 10_000
 
@@ -92,6 +90,17 @@ async def test_s13_a_pull_that_finds_nothing_it_wants_tells_how_far_it_has_looke
     }
 
 
+def slow_reads(monkeypatch: pytest.MonkeyPatch, running: RunningBroker, took_ms: int) -> None:
+    """Lets the first read of a queue take that long."""
+    times_ms = [took_ms]
+
+    def read(_call: DiskCall) -> None:
+        if times_ms:
+            running.clock.advance(times_ms.pop())
+
+    before_call(monkeypatch, "pread", "*/consumequeue/*", read)
+
+
 async def test_s13_the_latency_of_a_pull_is_without_the_time_that_it_was_held(
     monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
@@ -101,17 +110,11 @@ async def test_s13_the_latency_of_a_pull_is_without_the_time_that_it_was_held(
     )
     await running.held(1)
     running.clock.advance(20_000)
-    real = MessageStore.get_message
-
-    def slow(*arguments: Any) -> GetMessageResult:
-        running.clock.advance(40)
-        return real(*arguments)
-
-    monkeypatch.setattr(MessageStore, "get_message", slow)
+    slow_reads(monkeypatch, running, 40)
     await running.append("T", 0, b"a")
     await pull
     assert await values(running, "GROUP_GET_LATENCY") == {"GROUP_GET_LATENCY T@g": 40}
-    assert (await store_statistics(running)).get_latency_max_ms == 0
+    assert (await store_statistics(running)).get_latency_max_ms == 40
 
 
 async def test_s13_s11_the_store_tells_the_longest_look_at_a_queue(
@@ -119,13 +122,7 @@ async def test_s13_s11_the_store_tells_the_longest_look_at_a_queue(
 ) -> None:
     await running.create_topic("T", queues=1)
     await running.append("T", 0, b"a")
-    real = Reader.get_message
-
-    def slow(*arguments: Any) -> GetMessageResult:
-        running.clock.advance(25)
-        return real(*arguments)
-
-    monkeypatch.setattr(Reader, "get_message", slow)
+    slow_reads(monkeypatch, running, 25)
     await running.pull(topic="T", offset_end=1)
     assert (await store_statistics(running)).get_latency_max_ms == 25
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
@@ -10,14 +11,12 @@ from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.transactions.messages import OP_QUEUE
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Record, decode_record, encode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.support.blocks import WireBlock, wire_block
-from tests.support.broker.crashed import refusing
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.transactions import (
     COMMIT,
@@ -31,6 +30,7 @@ from tests.support.broker.transactions import (
     prepare,
     rounds,
 )
+from tests.support.store.disk_calls import refuse_writes
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
 
@@ -282,8 +282,8 @@ async def test_t02_a_commit_that_could_not_be_noted_is_noted_by_the_next_try(
     await running.create_topic("T")
     half = await prepare(running, "a")
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStore, "append", refusing(OP_QUEUE))
-        assert await end(running, half, COMMIT) == ResponseCode.SYSTEM_BUSY
+        refuse_writes(patch, errno.ENOSPC, OP_QUEUE)
+        assert await end(running, half, COMMIT) == ResponseCode.SERVICE_NOT_AVAILABLE
         assert await bodies(running) == [b"a"]
     assert await end(running, half, COMMIT) == ResponseCode.SUCCESS
     assert await bodies(running) == [b"a"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
+from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.transactions import check_service, open_transactions
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, OpMessage
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model import OP_TOPIC
 from rocketpy_proto.model import TRANSACTION_GROUP as CHECKERS
 from rocketpy_proto.model.codes import ResponseCode
@@ -19,7 +20,6 @@ from rocketpy_proto.record.single import Record
 from rocketpy_proto.rocketpy.v1 import broker_pb2, transactions_pb2
 from tests.broker.delay.test_levels import advance
 from tests.support.blocks import wire_block
-from tests.support.broker.crashed import refusing
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.transactions import (
     COMMIT,
@@ -33,6 +33,7 @@ from tests.support.broker.transactions import (
     prepare,
     rounds,
 )
+from tests.support.store.disk_calls import refuse_writes
 
 
 async def prepare_as(running: RunningBroker, group: str, key: str, body: bytes) -> Half:
@@ -207,9 +208,9 @@ async def test_t05_what_is_committed_before_the_next_round_is_not_asked_after_ag
         async with start_crashed(flush) as running:
             await running.create_topic("T")
             half = await prepare(running, "a")
-            patch.setattr(MessageStore, "append", refusing(OP_QUEUE))
+            refuse_writes(patch, errno.ENOSPC, OP_QUEUE)
             running.clock.jump(30_000)
-            with pytest.raises(Exception, match="busy"):
+            with pytest.raises(StoreClosedError, match="nothing was stored"):
                 await running.broker.services.transactions.checks.check_all()
     async with start_broker(flush) as running:
         assert await end(running, half, COMMIT) == ResponseCode.SUCCESS

@@ -7,23 +7,23 @@ and the next start has to show each message once, in order. The start may be kil
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from rocketpy_broker.services.batches.log import StagedTask
 from rocketpy_broker.services.batches.outcome import Outcome
-from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import RecordBlock
 from tests.faults.batches.batch_use import Desk
 from tests.faults.images import image_of, put_image, read_bodies, workshop
+from tests.support.store.disk_calls import LOG, DiskCall, before_call
 from tests.support.store.messages import OTHER, QUEUE
 
 ANOTHER = QueueKey(QUEUE.topic, 0)
@@ -44,26 +44,23 @@ class Cut(BaseException):
 @contextmanager
 def cut_at(number: int, length: int, hole: tuple[int, int] = (0, 0)) -> Iterator[list[RecordBlock]]:
     """Cuts the thread's write of that number after `length` bytes, less a hole."""
-    write = AppendUnderWay.write
     seen: list[RecordBlock] = []
+    write = os.pwrite
 
-    def cut(under_way: AppendUnderWay) -> None:
-        if threading.current_thread() is threading.main_thread():
-            write(under_way)
+    def cut(call: DiskCall) -> None:
+        block = call.records
+        if threading.current_thread() is threading.main_thread() or block is None:
             return
-        seen.append(under_way._block)
-        if len(seen) - 1 != number:
-            write(under_way)
-            return
-        under_way._has_begun = True
-        data = bytearray(under_way._block.data.tobytes())
-        data[slice(*hole)] = bytes(hole[1] - hole[0])
-        segment = under_way._segment
-        position = under_way._log.end - segment.base
-        segment.write(position, memoryview(data)[:length])
-        raise Cut
+        seen.append(block)
+        if len(seen) - 1 == number:
+            assert isinstance(call.file, int)
+            data = bytearray(block.data)
+            data[slice(*hole)] = bytes(hole[1] - hole[0])
+            write(call.file, data[:length], call.arguments[1])
+            raise Cut
 
-    with mock.patch.object(AppendUnderWay, "write", cut):
+    with pytest.MonkeyPatch.context() as patch:
+        before_call(patch, "pwrite", LOG, cut)
         yield seen
 
 

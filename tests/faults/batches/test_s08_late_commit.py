@@ -20,13 +20,11 @@ from rocketpy_broker.services.admin.files.store_export import ExportRequest, Fil
 from rocketpy_broker.services.batches.ledger import CONFIRM_MS, NO_BATCH
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE
 from rocketpy_broker.services.batches.outcome import Outcome
-from rocketpy_broker.services.batches.roll_forward import DecidedBatch, RollForward
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.store.check.read_only import StoreReadLock, StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.index.layout import IndexFormat
-from rocketpy_broker.store.message_store import MessageStore
 from tests.faults.batches.batch_use import (
     WEEK_MS,
     WRITER,
@@ -38,6 +36,7 @@ from tests.faults.batches.batch_use import (
 from tests.faults.disks.simulated_disk import SimulatedDisk
 from tests.faults.images import Image, altered, image_of, put_image, read_bodies, send, workshop
 from tests.faults.kills.test_f10_killed_recovery import Killed, killed_at_call
+from tests.support.store.disk_calls import LOG, DiskCall, before_call, queue_of
 from tests.support.store.messages import OTHER, QUEUE, flush_log, remove_oldest_segment
 from tests.support.store.stores import SEGMENT_BYTES
 
@@ -140,19 +139,16 @@ def test_s08_what_is_decided_has_been_on_disk_before(
     """Covers a power cut with the decision on disk, and none of its messages."""
     chance = random.Random(seed)
 
-    async def killed_behind_the_decision(rolling: RollForward, _: DecidedBatch) -> None:
-        flush_log(rolling._store)
-        raise Killed
-
     for _ in range(8):
         with workshop() as folder:
             disk = SimulatedDisk(folder)
             desk = Desk(folder)
             with disk.watched(), monkeypatch.context() as patch:
                 desk.open()
-                patch.setattr(RollForward, "run", killed_behind_the_decision)
+                kill_after_decision(patch)
                 with suppress(Killed):
                     desk.write(0, 1)
+                flush_log(desk.store)
                 desk.crash()
             disk.cut_power(chance)
             with disk.watched():
@@ -172,6 +168,20 @@ def write_all(folder: Path, answered: list[int]) -> None:
         desk.crash()
 
 
+def kill_after_decision(patch: pytest.MonkeyPatch) -> None:
+    """Kills the process when it writes the first records to the log after a decision."""
+    is_decided = False
+
+    def kill(call: DiskCall) -> None:
+        nonlocal is_decided
+        if (block := call.records) is not None:
+            if is_decided:
+                raise Killed
+            is_decided = queue_of(block) == BATCHES_QUEUE
+
+    before_call(patch, "pwrite", LOG, kill)
+
+
 def decided_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Image, int, int]:
     """Returns a store killed right after a decision, and the decision's place."""
     with monkeypatch.context() as patch:
@@ -179,15 +189,7 @@ def decided_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Image, 
         desk.open()
         desk.write(0, 1)
         begin = desk.store.positions().log_end
-        append = MessageStore.append
-
-        def killed_behind(store: MessageStore, queue: object, *more: object) -> object:
-            result = append(store, queue, *more)  # type: ignore[arg-type]
-            if queue == BATCHES_QUEUE:
-                raise Killed
-            return result
-
-        patch.setattr(MessageStore, "append", killed_behind)
+        kill_after_decision(patch)
         with suppress(Killed):
             desk.write(1, 1)
         end = desk.store.positions().log_end

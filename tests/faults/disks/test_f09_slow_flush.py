@@ -11,11 +11,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import bodies_of, wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import LOG, DiskCall, before_call
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 # The calls of each kind that have to be answered while one flush hangs.
@@ -34,13 +34,11 @@ class SlowDisk:
         self._free = threading.Event()
         self._free.set()
         self._began = threading.Event()
-        self._run = FlushPlan.run
 
-    def run(self, plan: FlushPlan) -> None:
-        """Replaces FlushPlan.run, on the flush thread."""
+    def __call__(self, _call: DiskCall) -> None:
+        """Comes before each flush of the log, on the flush thread."""
         self._began.set()
         assert self._free.wait(HELD_SECONDS_MAX)
-        self._run(plan)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -65,11 +63,7 @@ class SlowDisk:
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
     """Returns a disk that can hang, under every broker of the test."""
     disk = SlowDisk()
-
-    def run(plan: FlushPlan) -> None:
-        disk.run(plan)
-
-    monkeypatch.setattr(FlushPlan, "run", run)
+    before_call(monkeypatch, "fdatasync", LOG, disk)
     return disk
 
 
@@ -175,13 +169,11 @@ class SteppedDisk:
     def __init__(self) -> None:
         self._began = threading.Semaphore(0)
         self._may_end = threading.Semaphore(0)
-        self._run = FlushPlan.run
 
-    def run(self, plan: FlushPlan) -> None:
-        """Replaces FlushPlan.run, on the flush thread."""
+    def __call__(self, _call: DiskCall) -> None:
+        """Comes before each flush of the log, on the flush thread."""
         self._began.release()
         assert self._may_end.acquire(timeout=HELD_SECONDS_MAX)
-        self._run(plan)
 
     async def began(self) -> None:
         """Returns when one more flush waits."""
@@ -204,11 +196,7 @@ async def test_f9_a_flush_acknowledges_only_what_was_there_when_it_began(
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         with SteppedDisk() as disk:
-
-            def run(plan: FlushPlan) -> None:
-                disk.run(plan)
-
-            monkeypatch.setattr(FlushPlan, "run", run)
+            before_call(monkeypatch, "fdatasync", LOG, disk)
             first = asyncio.ensure_future(running.append("T", 0, b"first"))
             await disk.began()
             log_end = running.broker.store.positions().log_end

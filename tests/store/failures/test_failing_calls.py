@@ -13,14 +13,13 @@ from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreDirect
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.index.service import IndexService
-from rocketpy_broker.store.log.checksums import SegmentChecksums
+from rocketpy_broker.store.index.dispatch import WAITING_KEYS_MAX
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.errors import StoreReadError
-from rocketpy_broker.store.queues.files import QueueFiles
 from tests.support.blocks import wire_block
 from tests.support.descriptors import open_below
+from tests.support.store.disk_calls import CHECKSUMS, before_call, failing
 from tests.support.store.messages import QUEUE, flush_log, numbered, put, read_all, save_manifest
 from tests.support.store.planted_faults import FIRST
 from tests.support.store.stores import SEGMENT_BYTES, OpenStore, crash, store_in
@@ -48,7 +47,7 @@ def test_f07_a_record_whose_checksum_has_no_room_leaves_nothing_behind(
     put(store, numbered(2))
     end = store.positions().log_end
     with monkeypatch.context() as patch:
-        patch.setattr(SegmentChecksums, "append", no_space)
+        before_call(patch, "pwrite", CHECKSUMS, failing(errno.ENOSPC))
         with pytest.raises(StoreClosedError, match="nothing was stored"):
             put(store, [b"lost" * 50])
     assert not (tmp_path / "commitlog" / FIRST).read_bytes()[end:].strip(b"\0")
@@ -186,7 +185,7 @@ def test_s15_a_stop_with_messages_that_have_no_unit_yet_counts_as_a_crash(
     new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(QueueFiles, "write", no_space)
+        before_call(patch, "pwrite", "*/consumequeue/*", failing(errno.ENOSPC))
         put(store, numbered(3))
         store.close()
     assert (tmp_path / "abort").exists()
@@ -200,22 +199,22 @@ def test_s05_keys_wait_while_the_index_cannot_grow(
 ) -> None:
     put_keyed(store, "order")
     with monkeypatch.context() as patch:
-        patch.setattr(IndexService, "put", no_space)
+        before_call(patch, "pwrite", "*/index/*", failing(errno.ENOSPC))
         assert found_by(store, "order") == 0
     assert "1 key waits" in caplog.text
     assert found_by(store, "order") == 1
 
 
 def test_s05_many_keys_are_entered_without_being_asked_for(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore,
 ) -> None:
-    monkeypatch.setattr("rocketpy_broker.store.index.dispatch.WAITING_KEYS_MAX", 3)
-    store = open_store()
-    behind = []
-    for number in range(4):
-        put_keyed(store, f"k{number}")
+    store = open_store(segment_bytes=4 << 20, queue_file_bytes=200_000)
+    count, behind = WAITING_KEYS_MAX // 2, []
+    for number in range(3):
+        keys = [f"k{number}-{row}" for row in range(count)]
+        store.append(QUEUE, wire_block(QUEUE.topic, [b""] * count, keys=keys).parsed())
         behind.append(store.index.is_behind)
-    assert behind == [True, True, False, True]
+    assert behind == [True, False, True]
 
 
 @pytest.mark.parametrize(("before", "after"), [(100, 1000), (1000, 100)])

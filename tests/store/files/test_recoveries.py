@@ -9,6 +9,7 @@ import pytest
 
 from rocketpy_broker.store.files.recoveries import RECOVERIES_MAX, Recoveries
 from rocketpy_broker.store.message_store import MessageStore
+from tests.support.store.disk_calls import before_call
 from tests.support.store.messages import numbered, put_all
 from tests.support.store.stores import OpenStore, crash
 
@@ -49,7 +50,7 @@ def test_s5_a_start_that_is_killed_before_it_is_done_is_followed_by_a_recovery(
     first_id = store.recoveries.newest_id
     crash(store)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Recoveries, "started", killed)
+        before_call(patch, "fsync", "*/rocketpy/recoveries.tmp", killed)
         with pytest.raises(KeyboardInterrupt):
             new_store().open()
     again = new_store()

@@ -20,6 +20,7 @@ from rocketpy_broker.store.index import file as index_file
 from rocketpy_broker.store.index.file import IndexFile
 from rocketpy_broker.store.index.layout import HEADER, IndexFormat
 from tests.store.index.model import ModelFile
+from tests.support.store.disk_calls import before_call, failing
 
 SMALL = IndexFormat(slot_count=5, entry_count_max=20)
 TIMES = st.one_of(st.integers(-3_000, 9_000), st.just(1 << 45))
@@ -203,15 +204,15 @@ def test_s05_on_a_full_disk_no_file_is_made_or_opened(
         IndexFile.open(path, SMALL)
 
 
-def test_s05_blocks_are_taken_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_file, "ALLOCATION_STEP_BYTES", 1 << 20)
+def test_s05_blocks_are_taken_in_steps(tmp_path: Path) -> None:
+    step = index_file.ALLOCATION_STEP_BYTES
     path = tmp_path / "20260101000000000"
     file = IndexFile.create(path, IndexFormat())
     empty = path.stat().st_blocks * 512
     assert path.stat().st_size == 420_000_040
     assert 20_000_040 <= empty < 21_000_000
     put(file, [(1, 10, 1_000)])
-    assert 1 << 20 <= path.stat().st_blocks * 512 - empty < 1 << 21
+    assert step <= path.stat().st_blocks * 512 - empty < 2 * step
     file.remove()
     assert not path.exists()
 
@@ -293,16 +294,16 @@ def test_s05_a_cut_that_was_interrupted_is_done_by_the_next(
 ) -> None:
     keys = sorted_keys(17)
     times = {offset: time for _, offset, time in keys}
-    for step in ("_rebuild_slots", "_set_end", "_clear_tail"):
+
+    def unreadable(_offset: int) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for is_cut in (False, True):
         put(file, keys[file.count - 1 :])
-
-        def interrupt(*_: object) -> None:
-            raise OSError(errno.EIO, "gone")
-
         with monkeypatch.context() as patch:
-            patch.setattr(IndexFile, step, interrupt)
-            with pytest.raises(OSError, match="gone"):
-                file.truncate(45, times.__getitem__)
+            before_call(patch, "ftruncate", f"{path}", failing(errno.EIO))
+            with pytest.raises(OSError, match="Input/output error"):
+                file.truncate(45, times.__getitem__ if is_cut else unreadable)
         file.truncate(45, times.__getitem__)
         assert path.read_bytes() == model_of(keys[:10]).to_bytes()
 

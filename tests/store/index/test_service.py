@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.index.file import STEP_ENTRIES, IndexFile
+from rocketpy_broker.store.index.file import STEP_ENTRIES
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.index.service import IndexService
 from rocketpy_proto.record import IndexKeys
 from tests.store.index.model import ModelService, key_hash
+from tests.support.store.disk_calls import before_call
 
 SMALL = IndexFormat(slot_count=7, entry_count_max=6)
 NAMES = [f"k{number}" for number in range(12)]
@@ -354,14 +355,8 @@ def test_s05_flush_makes_each_changed_file_durable_once(
 ) -> None:
     service = new_service()
     log = Log(numbered(12))
-    flushed: list[Path] = []
-    flush = IndexFile.flush
-
-    def record(file: IndexFile) -> None:
-        flushed.append(file.path)
-        flush(file)
-
-    monkeypatch.setattr(IndexFile, "flush", record)
+    flushed: list[str] = []
+    before_call(monkeypatch, "fdatasync", "*", lambda call: flushed.append(call.path))
     log.put(service, 0, 6)
     service.flush()
     assert len(flushed) == len(set(flushed)) == 3

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import errno
-from typing import NoReturn
 
 import pytest
 
 from rocketpy_broker.errors import StoreClosedError
-from rocketpy_broker.store.log.checksums import SegmentChecksums
-from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
+from tests.support.store.disk_calls import before_call, failing
 from tests.support.store.messages import numbered, put, read_all
 from tests.support.store.stores import SEGMENT_BYTES
-
-
-def no_space(*_: object) -> NoReturn:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def broken(*_: object) -> NoReturn:
-    raise OSError(errno.EIO, "Input/output error")
 
 
 def test_f07_a_disk_without_room_for_the_next_file_of_the_log_is_told_its_size(
@@ -29,10 +19,11 @@ def test_f07_a_disk_without_room_for_the_next_file_of_the_log_is_told_its_size(
     """Covers a disk with some free space: a log file is allocated at once."""
     said = rf"next file takes {SEGMENT_BYTES} bytes at once; .*--commit-log-segment-bytes"
     with monkeypatch.context() as patch:
-        patch.setattr(Segment, "create", no_space)
+        before_call(patch, "posix_fallocate", "*/commitlog.new", failing(errno.ENOSPC))
         with pytest.raises(StoreClosedError, match=said):
             put(store, numbered(1))
-        patch.setattr(Segment, "create", broken)
+    with monkeypatch.context() as patch:
+        before_call(patch, "posix_fallocate", "*/commitlog.new", failing(errno.EIO))
         with pytest.raises(StoreClosedError) as refused:
             put(store, numbered(1))
     assert "at once" not in refused.value.remark
@@ -46,7 +37,7 @@ def test_f07_a_log_without_room_for_the_next_checksums_ends_where_it_ended(
     put(store, [bytes(3000)])
     end = store.positions().log_end
     with monkeypatch.context() as patch:
-        patch.setattr(SegmentChecksums, "reserve", no_space)
+        before_call(patch, "posix_fallocate", "*/checksums.new", failing(errno.ENOSPC))
         with pytest.raises(StoreClosedError, match="nothing was stored"):
             put(store, [bytes(3000)])
     assert store.positions().log_end == end

@@ -16,11 +16,12 @@ from rocketpy_broker.store.check.read_only import ReadOnlyQueue
 from rocketpy_broker.store.queues import open_files as module
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.errors import StoreReadError
-from rocketpy_broker.store.queues.files import AHEAD_BYTES_MAX, BLOCK_BYTES, QueueFiles
+from rocketpy_broker.store.queues.files import AHEAD_BYTES_MAX, BLOCK_BYTES
 from rocketpy_broker.store.queues.open_files import SINGLE_FLUSHES_MAX, OpenFiles
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
 from rocketpy_broker.store.values import FilePrefix
 from tests.support.descriptors import open_below
+from tests.support.store.disk_calls import before_call
 
 FILE_BYTES = 6_000_000
 
@@ -34,8 +35,8 @@ def units(count: int, first: int = 0) -> Units:
 
 @pytest.fixture
 def few_open(monkeypatch: pytest.MonkeyPatch) -> OpenFiles:
-    """Limits the open files to four."""
-    monkeypatch.setattr(module, "open_files_max", lambda: 4)
+    """Returns open files for a process with few descriptors."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (0, 0))
     return OpenFiles()
 
 
@@ -71,7 +72,7 @@ def test_f17_few_files_are_open_however_many_queues_there_are(
     for _ in range(3):
         for queue in queues:
             queue.append(queue.max_offset, units(1, queue.max_offset))
-            assert open_below(tmp_path) - before <= 4
+            assert open_below(tmp_path) - before <= module.OPEN_FILES_MIN
     for queue in queues:
         assert queue.units(0, 3)["physical_offset"].tolist() == [0, 100, 200]
         queue.close()
@@ -207,9 +208,10 @@ def test_f17_what_was_verified_for_is_known_without_another_look(
     queue.append(0, units(13))
     prefixes = queue.prefix_crcs(1 << 40)
     queue.close()
+    names = os.listdir(tmp_path / "0")
     with monkeypatch.context() as patch:
-        patch.setattr(QueueFiles, "load", None)
-        names = os.listdir(tmp_path / "0")
+        patch.setattr(os, "listdir", None)
+        patch.setattr(os, "scandir", None)
         again = ConsumeQueue.open(tmp_path / "0", 200, files, prefixes, names)
     ends = (again.min_offset, again.max_offset, again.physical_end)
     assert ends == (0, 13, 1300)
@@ -303,14 +305,11 @@ def test_f08_a_file_that_has_gone_before_its_flush_is_an_error_of_an_open_queue(
     files = OpenFiles()
     queue = ConsumeQueue(tmp_path / "0", 200, files)
     queue.append(0, units(1))
-
-    def gone(owner: QueueFiles, base: int) -> NoReturn:
-        if is_closed:
-            queue.close()
-        raise FileNotFoundError(errno.ENOENT, "No such file", owner.path_of(base))
-
-    monkeypatch.setattr(files, "get", gone)
+    (path,) = (tmp_path / "0").iterdir()
+    files.drop(queue._files, queue._files.bases)
+    path.unlink()
     if is_closed:
+        before_call(monkeypatch, "open", str(path), lambda _call: queue.close())
         queue._files.flush()
     else:
         with pytest.raises(FileNotFoundError):
@@ -335,15 +334,16 @@ def test_f17_how_many_files_are_open_goes_by_what_the_system_grants(
 def test_f17_queues_that_are_only_looked_at_share_what_may_be_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folders = [tmp_path / str(number) for number in range(6)]
+    folders = [tmp_path / str(number) for number in range(12)]
     for folder in folders:
         queue = ConsumeQueue(folder, 200)
         queue.append(0, units(3))
         queue.close()
-    monkeypatch.setattr(module, "open_files_max", lambda: 2)
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (0, 0))
     shared = OpenFiles(read_only=True)
-    for folder in folders:
-        found = ReadOnlyQueue.load(folder, 200, 0, shared)
+    loaded = [ReadOnlyQueue.load(folder, 200, 0, shared) for folder in folders]
+    for found in loaded:
         assert found.units(0, 3)["physical_offset"].tolist() == [0, 100, 200]
-        assert len(shared) <= 2
+        assert len(shared) <= module.OPEN_FILES_MIN
+    for found in loaded:
         found.close()

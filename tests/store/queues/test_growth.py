@@ -12,12 +12,11 @@ from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.log_throttle import INTERVAL_MS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues import growth as growth_module
 from rocketpy_broker.store.queues.errors import QueueGrowthError
-from rocketpy_broker.store.queues.files import QueueFiles
-from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueAllocator
+from rocketpy_broker.store.queues.growth import QUEUES_MAX, RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, QueueKey, ReadLimits
 from rocketpy_proto.model.codes import ResponseCode
+from tests.support.store.disk_calls import DiskCall, before_call, failing
 from tests.support.store.messages import (
     OTHER,
     QUEUE,
@@ -37,30 +36,16 @@ class FullDisk:
     """A disk on which queues of one topic get no space while it is full."""
 
     def __init__(self, topic: str = QUEUE.topic) -> None:
-        self._topic = topic
-        self._reserve, self._write = QueueFiles.reserve, QueueFiles.write
+        self._files = f"*/consumequeue/{topic}/*"
         self.is_full = True
 
-    def _check(self, files: QueueFiles) -> None:
-        if self.is_full and Path(files.folder).parent.name == self._topic:
+    def _check(self, _call: DiskCall) -> None:
+        if self.is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def fill(self, patch: pytest.MonkeyPatch, *, reserve: bool = True) -> None:
         """Refuses space to queues, or lets their writes fail after a granted reservation."""
-
-        def reserving(files: QueueFiles, end: int) -> None:
-            if end > files._allocated_end:
-                self._check(files)
-            self._reserve(files, end)
-
-        def writing(files: QueueFiles, position: int, data: bytes) -> None:
-            self._check(files)
-            self._write(files, position, data)
-
-        if reserve:
-            patch.setattr(QueueFiles, "reserve", reserving)
-        else:
-            patch.setattr(QueueFiles, "write", writing)
+        before_call(patch, "posix_fallocate" if reserve else "pwrite", self._files, self._check)
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))
@@ -224,11 +209,8 @@ def test_f17_room_that_was_never_used_is_given_back_by_the_next_start(
 
 
 def _refused_by_the_log(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_given: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(store._log, "prepare", full)
+        before_call(patch, "posix_fallocate", "*/commitlog.new", failing(errno.ENOSPC))
         with pytest.raises(Exception, match="the commit log cannot be written"):
             put(store, [b"x"])
 
@@ -245,15 +227,14 @@ def test_f17_a_queue_is_made_with_its_first_room_not_with_its_whole_length(
 
 
 def test_f17_of_very_many_queues_without_room_some_are_remembered(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, open_store: OpenStore
+    clock: ManualClock, open_store: OpenStore
 ) -> None:
-    monkeypatch.setattr(growth_module, "QUEUES_MAX", 2)
     store = open_store()
     growth = QueueAllocator(store._queues, clock)
-    for queue_id in range(4):
+    for queue_id in range(QUEUES_MAX + 2):
         growth.failed(QueueKey("T", queue_id), 1, OSError(errno.ENOSPC, "No space left on device"))
     assert growth.refusal is not None
-    assert growth.refusal.startswith("queue T-0, and 1 other cannot grow")
+    assert growth.refusal.startswith(f"queue T-0, and {QUEUES_MAX - 1} others cannot grow")
 
 
 def test_a_queue_whose_only_message_a_crash_took_says_that_it_has_none(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +21,12 @@ from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT
 from tests.support.blocks import WireBlock, wire_block
+from tests.support.store.disk_calls import before_call, failing
 from tests.support.store.messages import flush_log, read_all, save_manifest
 from tests.support.store.stores import OpenStore, crash
 
 TOPIC = "TopicA"
+QUEUE_1 = f"*/consumequeue/{TOPIC}/1/*"
 OWN = QueueKey(TOPIC, OWN_QUEUES)
 
 
@@ -114,22 +115,15 @@ def test_f17_a_queue_that_cannot_be_written_waits_by_itself(
     monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
     """Asserts that dispatch stops before the queue's first record until there is space."""
-    grown = store._queues.grown
-
-    def full(key: QueueKey) -> Any:
-        if key.queue_id == 1:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return grown(key)
-
-    monkeypatch.setattr(store._queues, "grown", full)
-    result = store.append(OWN, block_of((0, [b"a"]), (1, [b"b"]), (2, [b"c"])).parsed())
+    with monkeypatch.context() as patch:
+        before_call(patch, "pwrite", QUEUE_1, failing(errno.ENOSPC))
+        result = store.append(OWN, block_of((0, [b"a"]), (1, [b"b"]), (2, [b"c"])).parsed())
     assert [queue(store, number) for number in range(3)] == [[b"a"], [], [b"c"]]
     first_end = len(block_of((0, [b"a"])).records)
     assert store.positions().dispatched_end == first_end
     assert store.is_dispatched(first_end)
     assert not store.is_dispatched(result.end_offset)
     assert store.is_dispatched(result.end_offset, begin=result.end_offset - 1)
-    monkeypatch.setattr(store._queues, "grown", grown)
     store.dispatch()
     assert [queue(store, number) for number in range(3)] == [[b"a"], [b"b"], [b"c"]]
     assert store.positions().dispatched_end == result.end_offset
@@ -141,17 +135,11 @@ def test_s05_keys_of_a_block_that_is_dispatched_in_part_survive_a_manifest_and_a
     store = open_store(FlushDiskType.SYNC_FLUSH)
     put_runs(store, (0, [b"before"]))
     flush_log(store)
-    grown = store._queues.grown
-
-    def full(key: QueueKey) -> Any:
-        if key.queue_id == 1:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return grown(key)
-
-    monkeypatch.setattr(store._queues, "grown", full)
-    put_runs(store, (0, [b"a"]), (1, [b"b"]))
-    flush_log(store)
-    save_manifest(store)
+    with monkeypatch.context() as patch:
+        before_call(patch, "pwrite", QUEUE_1, failing(errno.ENOSPC))
+        put_runs(store, (0, [b"a"]), (1, [b"b"]))
+        flush_log(store)
+        save_manifest(store)
     crash(store)
     again = open_store(FlushDiskType.SYNC_FLUSH)
     assert [queue(again, number) for number in range(2)] == [[b"before", b"a"], [b"b"]]
@@ -167,12 +155,8 @@ def test_s05_keys_that_wait_for_room_on_the_disk_survive_a_manifest_and_a_crash(
     put_runs(store, (0, [b"before"]))
     flush_log(store)
     store.dispatch()
-
-    def full(*_keys: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patched:
-        patched.setattr(store.index._service, "put", full)
+        before_call(patched, "pwrite", "*/index/*", failing(errno.ENOSPC))
         put_runs(store, (0, [b"a"]))
         flush_log(store)
         save_manifest(store)

@@ -16,10 +16,9 @@ from rocketpy_broker.errors import (
     StoreLockedError,
 )
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.log.checksums import SegmentChecksums
-from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueBounds, QueueKey
+from tests.support.store.disk_calls import CHECKSUMS, LOG, DiskCall, before_call, failing
 from tests.support.store.messages import (
     OTHER,
     QUEUE,
@@ -208,12 +207,8 @@ def test_s09_what_another_broker_has_added_needs_no_checksums(
 def test_s15_no_record_of_a_refused_block_comes_back(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-
-    def full(_checksums: SegmentChecksums, *_entries: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(SegmentChecksums, "append", full)
+        before_call(patch, "pwrite", CHECKSUMS, failing(errno.ENOSPC))
         with pytest.raises(StoreClosedError, match="No space left"):
             put(store, [b"1st", b"2nd"])
     # It replaces the first record, and ends where the second one starts.
@@ -232,20 +227,13 @@ def test_f8_what_was_not_flushed_is_written_again_before_recovery_flushes_it(
     end = store.positions().log_end
     crash(store)
     steps: list[tuple[str, int, int]] = []
-    write, flush = Segment.write, Segment.flush
 
-    def note_write(segment: Segment, position: int, data: memoryview) -> None:
-        if segment.path.parent.name == "commitlog":
-            steps.append(("write", position, len(data)))
-        write(segment, position, data)
+    def note_write(call: DiskCall) -> None:
+        data, position = call.arguments
+        steps.append(("write", position, len(data)))
 
-    def note_flush(segment: Segment) -> None:
-        if segment.path.parent.name == "commitlog":
-            steps.append(("flush", 0, 0))
-        flush(segment)
-
-    monkeypatch.setattr(Segment, "write", note_write)
-    monkeypatch.setattr(Segment, "flush", note_flush)
+    before_call(monkeypatch, "pwrite", LOG, note_write)
+    before_call(monkeypatch, "fdatasync", LOG, lambda _call: steps.append(("flush", 0, 0)))
     new_store().open()
     assert steps == [("write", 0, end), ("flush", 0, 0)]
 

@@ -1,21 +1,16 @@
-"""Brokers on what a kill leaves, and appends that a store refuses until then."""
+"""Brokers on what a kill leaves."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rocketpy_broker.errors import StoreBusyError
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
-from rocketpy_broker.store.values import AppendResult, QueueKey
-from rocketpy_proto.record import RecordBlock
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.copies import copy_running_store
 
@@ -35,17 +30,3 @@ def start_crashed(start_broker: StartBroker, tmp_path: Path) -> StartBroker:
         assert (tmp_path / "abort").exists()
 
     return start
-
-
-def refusing(refused: QueueKey) -> Callable[..., AppendResult]:
-    """Returns an append that refuses blocks for one queue."""
-    append = MessageStore.append
-
-    def partly(
-        store: MessageStore, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
-    ) -> AppendResult:
-        if queue == refused:
-            raise StoreBusyError(1, 1)
-        return append(store, queue, block, known)
-
-    return partly

@@ -58,20 +58,24 @@ def test_a_batch_reads_what_a_save_wrote(broker: MemoryBroker) -> None:
 
 
 def test_messages_that_come_while_a_batch_is_planned_do_not_fail_it(
-    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+    broker: MemoryBroker,
 ) -> None:
     broker.create_topic("T", 1)
-    start_ms, answer = broker.now_ms + 1_000, ScriptedOffsetQueries.search
+    start_ms = broker.now_ms + 1_000
 
-    def search(queries: ScriptedOffsetQueries, times: Sequence[QueueTime]) -> list[int | None]:
-        save(broker, b"before the start")
-        broker.now_ms = start_ms
-        save(broker, b"after the bounds")
-        return answer(queries, times)
+    class BusyQueries(ScriptedOffsetQueries):
+        def search(self, times: Sequence[QueueTime]) -> list[int | None]:
+            save(broker, b"before the start")
+            broker.now_ms = start_ms
+            save(broker, b"after the bounds")
+            return super().search(times)
 
-    monkeypatch.setattr(ScriptedOffsetQueries, "search", search)
+    class BusyTransport(ScriptedTransport):
+        def offset_queries(self) -> ScriptedOffsetQueries:
+            return BusyQueries(broker)
+
     options = SourceOptions.parse({**TEXTS, "startingTimestamp": str(start_ms)})
-    reader = RocketpyBatchReader(options, source_schema(("body",)), ScriptedTransport(broker))
+    reader = RocketpyBatchReader(options, source_schema(("body",)), BusyTransport(broker))
     assert reader.partitions() == []
 
 

@@ -91,9 +91,10 @@ class Due:
 class PendingMessages:
     """All pending messages: none below `low_offset`, most of them due within `delay_ms_max`."""
 
-    def __init__(self, delay_ms_max: int, low_offset: int = 0) -> None:
+    def __init__(self, delay_ms_max: int, low_offset: int = 0, run_count: int = RUN_COUNT) -> None:
         seconds = -(-delay_ms_max // (SLOTS_MAX * SECOND_MS))
         self._slot_ms = max(seconds, 1) * SECOND_MS
+        self._run_count = run_count
         # By slot: packed messages in order of arrival, sorted runs of them, and tombstones. A
         # tombstone has two numbers: hash of a key, and queue offset below which it voids messages;
         # that rises. A cancelled key has a second one for its rolled copies, with all bits of the
@@ -124,7 +125,7 @@ class PendingMessages:
                 number = int(numbers[some[0]])
                 fresh = self._slot(number)
                 fresh += packed[some].tobytes()
-                if len(fresh) >= RUN_COUNT * packed.itemsize:
+                if len(fresh) >= self._run_count * packed.itemsize:
                     self._seal(number)
         self._count_in(offsets)
 
@@ -150,7 +151,7 @@ class PendingMessages:
         self._slot(number)
         fresh = self._fresh_marks.setdefault(number, array("q"))
         fresh.extend(marks)
-        if len(fresh) >= 2 * RUN_COUNT:
+        if len(fresh) >= 2 * self._run_count:
             self._seal_marks(number)
         return number
 
@@ -168,7 +169,7 @@ class PendingMessages:
             return self._runs.get(number, [])
         runs = self._runs.setdefault(number, [])
         run = np.frombuffer(fresh, np.int64)
-        if runs and len(runs[-1]) + len(run) <= RUN_COUNT:
+        if runs and len(runs[-1]) + len(run) <= self._run_count:
             run = np.concatenate((runs.pop(), run))
         runs.append(np.sort(run))
         self._fresh[number] = bytearray()
@@ -181,7 +182,7 @@ class PendingMessages:
             return self._mark_runs.get(number, [])
         runs = self._mark_runs.setdefault(number, [])
         run = np.frombuffer(fresh, np.int64).reshape(-1, 2).T
-        if runs and runs[-1].shape[1] + run.shape[1] <= RUN_COUNT:
+        if runs and runs[-1].shape[1] + run.shape[1] <= self._run_count:
             run = np.concatenate((runs.pop(), run), axis=1)
         runs.append(run[:, np.argsort(run[0], kind="stable")])
         self._fresh_marks[number] = array("q")

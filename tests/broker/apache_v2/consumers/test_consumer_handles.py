@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.errors import StoreBusyError
-from rocketpy_broker.services.receipts.ack_service import AckService
 from rocketpy_broker.services.retry.service import SendBackService
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
@@ -28,6 +28,7 @@ from tests.support.broker.pops import (
     with_messages,
 )
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import LOG, before_call, failing
 
 DEAD_LETTERS = dead_letter_topic(GROUP)
 LATER_MS = INVISIBLE_MS + REVIVE_MS
@@ -243,16 +244,13 @@ async def test_an_acknowledged_message_has_no_invisible_time(start_broker: Start
 async def test_a_handle_counts_after_a_change_that_the_store_refused(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refused(*_: Any) -> None:
-        raise StoreBusyError(1, 1)
-
     async with with_messages(start_broker, b"a") as running:
         consumer = Consumer(running)
         (handle,) = (await consumer.receive()).handles
-        monkeypatch.setattr(AckService, "change_invisible_time", refused)
-        change = await consumer.change(handle, 0)
-        assert (change.status.code, change.receipt_handle) == (v2.TOO_MANY_REQUESTS, handle)
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            before_call(patch, "pwrite", LOG, failing(errno.ENOSPC))
+            change = await consumer.change(handle, 0)
+        assert (change.status.code, change.receipt_handle) == (v2.INTERNAL_SERVER_ERROR, handle)
         await consumer.acked(handle)
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+import errno
 
 import pytest
 
-from rocketpy_broker.errors import StoreBusyError
 from rocketpy_broker.services.deliveries import renewals
 from rocketpy_broker.services.deliveries.renewals import RENEWED_MS, RenewalService
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
-from rocketpy_broker.services.receipts.ack_service import AckService
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from tests.support.broker.clients.apache_consumers import Consumer, Received
 from tests.support.broker.pops import REVIVE_MS, TOPIC, pass_time, with_messages
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import LOG, DiskCall, before_call, holding
 
 # A scan, a second, and the revive.
 SOON_MS = 2_000 + REVIVE_MS
@@ -191,26 +190,15 @@ async def test_the_table_of_renewals_has_a_limit(
 async def test_an_acknowledgement_during_a_renewal_counts(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = AckService.change_invisible_time
-    is_changing, may_end = asyncio.Event(), asyncio.Event()
-
-    async def changed(service: AckService, *request: Any) -> Any:
-        receipt = await change(service, *request)
-        is_changing.set()
-        await may_end.wait()
-        return receipt
-
-    async with with_messages(start_broker, b"a") as running:
+    async with with_messages(start_broker, b"a", flush=FlushDiskType.SYNC_FLUSH) as running:
         consumer = Consumer(running)
         (handle,) = (await pushed(consumer)).handles
-        monkeypatch.setattr(AckService, "change_invisible_time", changed)
-        running.clock.advance(RENEWED_MS - 5_000)
-        await is_changing.wait()
-        acking = asyncio.ensure_future(consumer.acked(handle))
-        await until(lambda: len(renewed(running)) == 0)
-        may_end.set()
+        with holding(monkeypatch, "fdatasync", LOG) as gate:
+            running.clock.advance(RENEWED_MS - 5_000)
+            await gate.reached()
+            acking = asyncio.ensure_future(consumer.acked(handle))
+            await until(lambda: len(renewed(running)) == 0)
         await acking
-        monkeypatch.undo()
         await pass_time(running, 2 * RENEWED_MS)
         await consumer.receive_nothing()
 
@@ -245,49 +233,38 @@ async def test_deliveries_beyond_those_of_one_scan_are_renewed_by_the_next(
 async def test_a_handle_counts_after_a_call_that_its_client_cancelled(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, *, is_forward: bool
 ) -> None:
-    began = asyncio.Event()
-
-    async def hung(*_: Any) -> Any:
-        began.set()
-        await asyncio.Event().wait()
-
-    async with with_messages(start_broker, b"a") as running:
+    async with with_messages(start_broker, b"a", flush=FlushDiskType.SYNC_FLUSH) as running:
         consumer = Consumer(running)
         (handle,) = (await pushed(consumer)).handles
         await alive(consumer, 2 * RENEWED_MS)
-        monkeypatch.setattr(AckService, "ack_all", hung)
-        call = consumer.forward if is_forward else consumer.acked
-        calling = asyncio.ensure_future(call(handle))
-        await began.wait()
-        calling.cancel()
-        await until(lambda: len(renewed(running)) == 1)
-        monkeypatch.undo()
+        # A forward stores the dead letter before it acknowledges the message.
+        with holding(monkeypatch, "fdatasync", LOG, after=int(is_forward)) as gate:
+            call = consumer.forward if is_forward else consumer.acked
+            calling = asyncio.ensure_future(call(handle))
+            await gate.reached()
+            calling.cancel()
+            await until(lambda: len(renewed(running)) == 1)
         await alive(consumer, RENEWED_MS)
         await consumer.acked(handle)
         await pass_time(running, 2 * RENEWED_MS)
         await consumer.receive_nothing()
 
 
-Change = Callable[..., Awaitable[Any]]
-
-
 async def test_a_renewal_that_the_store_refuses_is_tried_again(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change: Change = AckService.change_invisible_time
     refused = 0
 
-    async def sometimes(*request: Any) -> Any:
+    def sometimes(call: DiskCall) -> None:
         nonlocal refused
-        if refused < 3:
+        if call.records is not None and refused < 3:
             refused += 1
-            raise StoreBusyError(1, 1)
-        return await change(*request)
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     async with with_messages(start_broker, b"a") as running:
         consumer = Consumer(running)
         (handle,) = (await pushed(consumer)).handles
-        monkeypatch.setattr(AckService, "change_invisible_time", sometimes)
+        before_call(monkeypatch, "pwrite", LOG, sometimes)
         await alive(consumer, 2 * RENEWED_MS)
         assert refused == 3
         await consumer.acked(handle)

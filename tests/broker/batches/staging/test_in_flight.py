@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -12,12 +11,11 @@ from rocketpy_broker.services.flush.admission import (
     CONNECTION_BYTES_MAX,
     TOTAL_BYTES_MAX,
 )
-from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.batches.gates import Gate, holding
 from tests.support.broker.clients.batch_writer import Job, Task, bodies
 from tests.support.broker.running_broker import RunningBroker, until
+from tests.support.store.disk_calls import STAGING, Gate, holding
 
 Answer = asyncio.Task[broker_pb2.StageBlocksResponse]
 
@@ -42,33 +40,28 @@ async def two_of_which_one_waits(job: Job, gate: Gate) -> list[Answer]:
 
 
 async def test_b09_staged_blocks_are_bounded_in_all_and_by_connection(
-    running: RunningBroker,
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
     found = in_flight(running)
     limits = (found._total_max, found._shares.connection_max)
     assert limits == (TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX)
     await running.create_topic("T")
-    seen: list[tuple[str, int]] = []
-    room = found.room
-
-    def noted(connection: str, size: int) -> AbstractAsyncContextManager[None]:
-        seen.append((connection, size))
-        return room(connection, size)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(found, "room", noted)
-        task = Task(Job(running), 0, 1)
-        await task.send(0, b"a")
-        await task.end()
-    [(connection, size)] = seen
+    task = Task(Job(running), 0, 1)
+    with holding(monkeypatch, "pwrite", STAGING) as gate:
+        sending = staged(task, b"a")
+        await gate.reached()
+        [(connection, size)] = found._shares._by_connection.items()
+    await sending
+    await task.end()
     assert connection.startswith(("ipv4:", "ipv6:"))
     assert size == task.record_bytes
+    assert found.total == 0
 
 
 async def test_b09_a_staged_block_waits_for_room_and_leaves_none_taken(
     monkeypatch: pytest.MonkeyPatch, running: RunningBroker, job: Job
 ) -> None:
-    with holding(monkeypatch, StagedAttempt, "write") as gate:
+    with holding(monkeypatch, "pwrite", STAGING) as gate:
         answers = await two_of_which_one_waits(job, gate)
         # Neither a sign of life nor the end of an attempt has bytes to wait for.
         other = Task(job, 2, 3)
@@ -84,7 +77,7 @@ async def test_b09_a_staged_block_waits_for_room_and_leaves_none_taken(
 async def test_b09_a_job_that_is_put_away_while_its_block_waits_for_room_is_told(
     monkeypatch: pytest.MonkeyPatch, running: RunningBroker, job: Job
 ) -> None:
-    with holding(monkeypatch, StagedAttempt, "write") as gate:
+    with holding(monkeypatch, "pwrite", STAGING) as gate:
         answers = await two_of_which_one_waits(job, gate)
         aborted = asyncio.ensure_future(job.abort())
         name = job.name

@@ -110,11 +110,15 @@ async def test_s10_what_nothing_is_heard_of_is_removed(running: RunningBroker, j
 
 
 async def test_s10_a_full_area_refuses_and_takes_again_when_there_is_room(
-    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
+    start_broker: StartBroker,
 ) -> None:
-    await running.create_topic("T")
+    async with start_broker(staging_bytes_max=40_000) as running:
+        await running.create_topic("T")
+        await fill_and_empty(running)
+
+
+async def fill_and_empty(running: RunningBroker) -> None:
     staging = running.broker.store.staging
-    monkeypatch.setattr(staging, "bytes_max", 40_000)
     first, second = Job(running, writer_id="first"), Job(running, writer_id="second")
     await first.stage((0, [BODY]))
     await second.stage((0, [BODY[:2_000]]))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.services.batches.outcome import Outcome
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.staging.area import StagedAttempt
-from rocketpy_broker.store.staging.file import StagingFile
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.faults.batches.batch_use import Desk
@@ -19,6 +16,7 @@ from tests.faults.images import read_bodies, workshop
 from tests.support.blocks import wire_block
 from tests.support.broker.clients.batch_writer import Job, Task, bodies, disk_bytes, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import STAGING, before_call, failing
 from tests.support.store.messages import QUEUE
 
 COMMITTED = broker_pb2.COMMITTED
@@ -29,11 +27,7 @@ async def test_s10_files_that_could_not_be_removed_are_removed_later(
 ) -> None:
     await job.stage((0, [b"a"]))
     with monkeypatch.context() as patch:
-
-        def fail(*_: object, **__: object) -> None:
-            raise OSError(5, "Input/output error")
-
-        patch.setattr(Path, "unlink", fail)
+        before_call(patch, "unlink", STAGING, failing(errno.EIO))
         await job.abort()
     area = running.broker.store.staging
     await running.broker.services.batches.staging.sweep()
@@ -99,15 +93,10 @@ async def test_s10_an_attempt_whose_first_block_found_no_room_goes_on(
     monkeypatch: pytest.MonkeyPatch, job: Job
 ) -> None:
     task = Task(job, 0, 1)
-    append = StagingFile.append
-
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(StagingFile, "append", full)
-    answer = await task.send(0, b"a")
+    with monkeypatch.context() as patch:
+        before_call(patch, "pwrite", STAGING, failing(errno.ENOSPC))
+        answer = await task.send(0, b"a")
     assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    monkeypatch.setattr(StagingFile, "append", append)
     answer = await task.send(0, b"a")
     assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
 
@@ -128,9 +117,6 @@ async def test_s10_keys_count_before_they_are_written(running: RunningBroker) ->
 def test_s10_a_file_that_another_start_may_read_stops_this_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def exhausted(_path: Path) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
     with workshop() as folder:
         desk = Desk(folder)
         desk.open()
@@ -138,7 +124,7 @@ def test_s10_a_file_that_another_start_may_read_stops_this_one(
         desk.stop()
         refused = Desk(folder)
         with monkeypatch.context() as patch:
-            patch.setattr(StagedAttempt, "read", exhausted)
+            before_call(patch, "open", STAGING, failing(errno.EMFILE))
             with pytest.raises(OSError, match="Too many open files"):
                 refused.open()
         refused.crash()

@@ -11,7 +11,6 @@ import pytest
 from rocketpy_broker.config import BrokerConfig, Limits
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.staging.file import StagingFile
 from rocketpy_proto.counts import counted
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Host, Record, encode_record
@@ -19,6 +18,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.clients.batch_writer import Job, Task, bodies, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import STAGING, before_call, failing
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 COMMITTED, INCOMPLETE = broker_pb2.COMMITTED, broker_pb2.INCOMPLETE
@@ -319,16 +319,13 @@ async def test_s10_a_write_that_fails_stages_nothing_and_may_be_tried_again(
 async def test_f8_an_end_that_cannot_be_flushed_is_of_no_more_use(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: StagingFile) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         job = Job(running)
         task = Task(job, 0, 1)
         await task.send(0, b"a")
         with monkeypatch.context() as patch:
-            patch.setattr(StagingFile, "flush", fail)
+            before_call(patch, "fdatasync", STAGING, failing(errno.EIO))
             assert (await task.end()).status.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert staging_files(running) == []
         assert (await task.end()).status.code == ILLEGAL

@@ -19,11 +19,11 @@ from typer.testing import CliRunner, Result
 
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.admin.files import store_export
 from rocketpy_broker.services.admin.files.store_export import SCHEMA
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import BlockColumns, Host, RecordBlock, encode_block
+from tests.support.store.disk_calls import before_call, failing
 from tests.support.store.stores import store_in
 
 SEGMENT_BYTES, QUEUE_FILE_BYTES = 1 << 16, 2_000
@@ -272,12 +272,9 @@ def test_a_damaged_message_is_passed_over_and_told(folder: Path, tmp_path: Path)
 def test_an_export_that_fails_leaves_the_old_file(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_arguments: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     out = tmp_path / "out.arrow"
     out.write_bytes(b"old")
-    monkeypatch.setattr(store_export, "to_record_batches", fail)
+    before_call(monkeypatch, "fsync", "*/out.arrow.tmp", failing(errno.ENOSPC))
     result = run("export", folder, "--topic", "A", "--out", out)
     assert result.exit_code != 0
     assert out.read_bytes() == b"old"

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from msgspec import structs
 
-from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.offsets import queries
 from rocketpy_broker.services.offsets.known import KnownOffsets
 from rocketpy_broker.services.offsets.queries import FEW_QUEUES, REST_MS
@@ -16,6 +15,7 @@ from rocketpy_proto.model.configs import Perm, TopicConfig
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.running_broker import RunningBroker, until
+from tests.support.broker.slots import until_a_task_waits_for_a_slot
 
 
 async def ask(running: RunningBroker, queues: int, grown: int = 0) -> asyncio.Task[int]:
@@ -167,23 +167,21 @@ async def test_b11_a_changed_topic_makes_a_held_query_look_at_its_queues(
 
 
 async def test_b11_what_changes_while_a_held_query_looks_is_looked_at(
-    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
+    running: RunningBroker,
 ) -> None:
-    await create(running, "T", 300)
+    count = queries.QUEUES_A_SLOT
+    await create(running, "T", count + 300)
     held = HeldQuery(running)
     await held.hold("T")
     calls = running.broker.services.long_polling.calls
-    monkeypatch.setattr(queries, "QUEUES_A_SLOT", 1)
-
-    async def tell_between(_kind: str = "") -> None:
-        monkeypatch.setattr(queries, "take_slot", take_slot)
-        calls.notify_queue(QueueKey("T", 7))
-
-    monkeypatch.setattr(queries, "take_slot", tell_between)
     # The queues have no new messages, though the query is woken.
-    calls.notify_queue(QueueKey("T", 5))
-    calls.notify_queue(QueueKey("T", 6))
-    assert await held.looked_at() == [QueueKey("T", i) for i in (5, 6, 7)]
+    for number in range(count + 1):
+        calls.notify_queue(QueueKey("T", number))
+    running.clock.advance(REST_MS)
+    await until_a_task_waits_for_a_slot()
+    calls.notify_queue(QueueKey("T", count + 7))
+    wanted = [*range(count + 1), count + 7]
+    assert await held.looked_at() == [QueueKey("T", number) for number in wanted]
     assert not held.call.done()
     await running.append("T", 0, b"x")
     assert await held.call == ["T"]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.offsets import queries
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.slots import until_a_task_waits_for_a_slot
 
 WAIT_MS = 30_000
 
@@ -132,23 +132,20 @@ async def test_k05_a_query_that_knows_less_is_answered_at_once(running: RunningB
 
 
 async def test_k05_a_message_that_comes_while_a_held_query_looks_at_other_queues_is_told(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    """Looks at a few queues at a time, while other work has scheduler slots."""
-    monkeypatch.setattr(queries, "QUEUES_A_SLOT", 2)
+    """Looks at some queues at a time, while other work has scheduler slots."""
+    count = 3 * queries.QUEUES_A_SLOT
     async with start_broker() as running:
-        await running.create_topic("T", queues=6)
+        await running.create_topic("T", queues=count)
         said = known(await ask(running, topics=["T"]))
         appends = running.broker.services.sends
         block = wire_block("T", [b"x"])
-
-        async def send_between(_kind: str = "") -> None:
-            monkeypatch.setattr(queries, "take_slot", take_slot)
-            appends.append_now("T", 0, block.records, block.record_sizes)
-
-        monkeypatch.setattr(queries, "take_slot", send_between)
-        (topic,) = (await ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS)).topics
-        assert [queue.max_offset for queue in topic.queues] == [1, 0, 0, 0, 0, 0]
+        asked = asyncio.ensure_future(ask(running, topics=["T"], known=said, wait_ms_max=WAIT_MS))
+        await until_a_task_waits_for_a_slot()
+        appends.append_now("T", 0, block.records, block.record_sizes)
+        (topic,) = (await asked).topics
+        assert [queue.max_offset for queue in topic.queues] == [1, *[0] * (count - 1)]
 
 
 async def test_k05_a_held_query_is_answered_at_its_deadline(running: RunningBroker) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from rocketpy_broker.services.pull import key_lookup
-from rocketpy_broker.store.index.service import IndexService
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.clients.batch_writer import Job
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import INDEX, before_call, failing
 
 # Queue, begin, end.
 Part = tuple[int, int, int]
@@ -118,12 +118,9 @@ async def test_k05_ranges_come_back_whole_where_too_much_is_found(
 async def test_k05_ranges_come_back_whole_while_the_index_lags(
     monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    def no_space(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
     await running.create_topic("T")
     with monkeypatch.context() as patched:
-        patched.setattr(IndexService, "put", no_space)
+        before_call(patched, "pwrite", INDEX, failing(errno.ENOSPC))
         await append(running, 0, ["a", "b"])
         assert await found(running, ["b"], (0, 0, 2)) == [(0, 0, 2)]
     assert await found(running, ["b"], (0, 0, 2)) == [(0, 1, 2)]

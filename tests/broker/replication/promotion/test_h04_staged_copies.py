@@ -16,7 +16,6 @@ import pytest
 
 from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.server.remoting.processors.replication import processor
 from rocketpy_broker.services.batches.service import UNCOPIED
 from rocketpy_broker.services.batches.staged_files import (
     StagedFiles,
@@ -47,6 +46,7 @@ from tests.broker.replication.promotion.test_h04_batches import (
 )
 from tests.support.broker.clients.batch_writer import Job, Task, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import DiskCall, before_call, failing
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 CONTENT = {"writerId": "w", "batchId": 0, "jobToken": 1, "task": 0, "taskToken": 1, "logEnd": 0}
@@ -113,14 +113,7 @@ def failing_once(monkeypatch: pytest.MonkeyPatch) -> list[MasterLostError]:
 async def test_h04_a_file_that_the_master_cannot_read_holds_up_no_other_writer(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, bad = processor._piece, f"{0:020d}"
-
-    def piece(path: Path, position: int) -> bytes:
-        if path.name == bad:
-            raise OSError(errno.EIO, "a bad sector")
-        return real(path, position)
-
-    monkeypatch.setattr(processor, "_piece", piece)
+    before_call(monkeypatch, "pread", f"*/staging/{0:020d}", failing(errno.EIO))
     async with pair(start_broker, TWO) as both:
         await both.master.create_topic("T", queues=1)
         await both.synced()
@@ -133,14 +126,13 @@ async def test_h04_a_file_that_the_master_cannot_read_holds_up_no_other_writer(
 async def test_h04_a_file_that_the_slave_cannot_write_holds_up_its_batch_only(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, bad = StagedCopy.add, {f"{0:020d}"}
+    bad = [errno.EFBIG]
 
-    def add(copy: StagedCopy, data: bytes) -> None:
-        if copy._path.name in bad:
-            raise OSError(errno.EFBIG, "file too large")
-        real(copy, data)
+    def full(call: DiskCall) -> None:
+        if bad:
+            failing(bad[0])(call)
 
-    monkeypatch.setattr(StagedCopy, "add", add)
+    before_call(monkeypatch, "pwrite", f"*/staging/{0:020d}.tmp", full)
     async with pair(start_broker, TWO) as both:
         await both.master.create_topic("T", queues=1)
         await both.synced()

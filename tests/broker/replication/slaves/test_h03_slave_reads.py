@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.replication.slaves.own_slave import slave
 from tests.support.blocks import bodies_of
@@ -13,20 +11,23 @@ from tests.support.broker.running_broker import StartBroker
 
 
 async def test_h03_a_slave_serves_pulls_and_suggests_as_its_master_does(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
     async with start_broker() as master:
         await master.create_topic("T")
         await master.append("T", 0, b"a", b"b")
     for is_suggesting, expected in ((False, [0, 0]), (True, [0, 1])):
-        async with slave(start_broker, 2, slave_read_enable=is_suggesting) as running:
-            suggested = []
-            for memory_bytes in (1 << 30, 0):
-                monkeypatch.setattr(running.broker.store._reader, "memory_bytes", memory_bytes)
+        suggested = []
+        for ratio in (40, 0):
+            settings = {
+                "slave_read_enable": is_suggesting,
+                "access_message_in_memory_max_ratio": ratio,
+            }
+            async with slave(start_broker, 2, **settings) as running:
                 [answer] = await running.pull(topic="T")
                 assert bodies_of(answer.records, answer.record_sizes) == [b"a", b"b"]
                 suggested.append(answer.suggested_broker_id)
-            assert suggested == expected
+        assert suggested == expected
 
 
 async def test_h03_a_reader_beyond_the_end_of_a_slave_keeps_its_offset(

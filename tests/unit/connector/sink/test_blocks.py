@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
-from pyspark_rocketpy.sink import blocks
-from pyspark_rocketpy.sink.blocks import BlockForm
+from pyspark_rocketpy.sink.blocks import ENCODED_BYTES, BlockForm
 from pyspark_rocketpy.sink.routes import RowRoutes
 from pyspark_rocketpy.sink.rows import Rows
 from pyspark_rocketpy.transport.values import BrokerLimits
@@ -48,8 +48,10 @@ def blocks_of(
     block_bytes_max: int = 2 * MIB,
     limits: BrokerLimits = LIMITS,
     places: Sequence[tuple[str, int]] | None = None,
+    encoded_bytes: int = ENCODED_BYTES,
 ) -> list[Block]:
     form = BlockForm.within(limits, block_bytes_max, BatchName("query", 5))
+    form = replace(form, encoded_bytes=encoded_bytes)
     return list(form.blocks(rows, routes_of(places or [("T", 1)] * len(rows))))
 
 
@@ -72,9 +74,8 @@ def test_rows_of_many_queues_keep_their_order_within_each(
     """Asserts the order for any limits of encoding and of blocks."""
     bodies = [b"%d" % number * (1 + size // 3) for number, (_, _, size) in enumerate(rows)]
     places = [(topic, queue_id) for topic, queue_id, _ in rows]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "ENCODED_BYTES", encoded_bytes)
-        made = blocks_of(rows_of(body=pa.array(bodies)), block_bytes_max, places=places)
+    rows_of_bodies = rows_of(body=pa.array(bodies))
+    made = blocks_of(rows_of_bodies, block_bytes_max, LIMITS, places, encoded_bytes)
     for place in set(places):
         wanted = [body for body, one in zip(bodies, places, strict=True) if one == place]
         of_place = [block for block in made if (block.topic, block.queue_id) == place]
@@ -193,11 +194,8 @@ def test_keys_of_one_text_are_parted_by_blanks() -> None:
     assert found["keys"].to_pylist() == [["a", "b"]]
 
 
-def test_the_last_row_is_checked_before_the_first_block_is_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(blocks, "ENCODED_BYTES", 1)
+def test_the_last_row_is_checked_before_the_first_block_is_made() -> None:
     rows = rows_of(body=pa.array([b"a", b"b", b"c"]), tags=pa.array(["fine", "fine", "a\x01b"]))
-    form = BlockForm.within(LIMITS, 2 * MIB, BatchName("query", 5))
+    form = replace(BlockForm.within(LIMITS, 2 * MIB, BatchName("query", 5)), encoded_bytes=1)
     with pytest.raises(ColumnError, match=r"column tags .* row 102"):
         next(form.blocks(rows, routes_of([("T", 1)] * 3)))

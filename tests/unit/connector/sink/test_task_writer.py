@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rocketpy.errors import ColumnError
-from pyspark_rocketpy.sink import task_writer
-from pyspark_rocketpy.sink.task_writer import WriteConfig, lots, write_batches
+from pyspark_rocketpy.sink.task_writer import LOT_BYTES, WriteConfig, lots, write_batches
 from pyspark_rocketpy.transport.grpc_v1.send.block_writer import GrpcStagingWriter
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.interface import BlockWriter
@@ -67,6 +66,7 @@ def write(
     batch_bytes_max: int = 2 * MIB,
     token: int = 9,
     waiting_bytes_max: int = 64 * MIB,
+    lot_bytes: int = LOT_BYTES,
 ) -> list[broker_pb2.StageBlocksRequest]:
     """Writes as partition 3 does; returns the acknowledged blocks in their order."""
     batches = list(batches)
@@ -79,6 +79,7 @@ def write(
         batch_bytes_max,
         token,
         waiting_bytes_max=waiting_bytes_max,
+        lot_bytes=lot_bytes,
     )
     written = write_batches(config, iter(batches), NAME, 3)
     assert written.rows == sum(batch.num_rows for batch in batches)
@@ -111,15 +112,14 @@ def test_rows_keep_their_number_where_queues_part_them() -> None:
         write(broker, [batch])
 
 
-def test_nothing_of_a_batch_with_a_wrong_row_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_a_batch_with_a_wrong_row_is_sent() -> None:
     """Sends rows as early as possible: then only rows of the batch before are sent."""
-    monkeypatch.setattr(task_writer, "LOT_BYTES", 1)
     fine = pa.record_batch({"body": pa.array([b"fine"] * 10), "tags": pa.array(["fine"] * 10)})
     tags = ["fine"] * 999 + ["a\x01b"]
     wrong = pa.record_batch({"body": pa.array([b"x"] * 1_000), "tags": pa.array(tags)})
     with ScriptedBroker() as broker:
         with pytest.raises(ColumnError, match="row 1009 of partition 3"):
-            write(broker, [fine, wrong], batch_bytes_max=2_000, waiting_bytes_max=0)
+            write(broker, [fine, wrong], batch_bytes_max=2_000, waiting_bytes_max=0, lot_bytes=1)
         assert set(broker.bodies()) <= {b"fine"}
 
 
@@ -130,9 +130,7 @@ def test_lots_hold_all_rows_and_few_are_small(counts: list[int], lot_bytes: int)
         pa.record_batch({"body": pa.array([next(numbers) for _ in range(count)], pa.int64())})
         for count in counts
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(task_writer, "LOT_BYTES", lot_bytes)
-        joined = list(lots(batches))
+    joined = list(lots(batches, lot_bytes))
     rows = [number for lot in joined for number in lot.column("body").to_pylist()]
     assert rows == list(range(sum(counts)))
     assert all(lot.nbytes >= lot_bytes for lot in joined[:-1])
@@ -208,10 +206,9 @@ def stored_queues(
         ("body", "topic", "queueId", "messageGroup"),
         batch_bytes_max,
         waiting_bytes_max=waiting_bytes_max,
+        lot_bytes=lot_bytes,
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(task_writer, "LOT_BYTES", lot_bytes)
-        write_batches(config, iter(batches), NAME, 3)
+    write_batches(config, iter(batches), NAME, 3)
     return {
         (topic, queue_id): [decode_record(message.record, 0).record.body for message in queue]
         for topic, queues in broker.topics.items()
@@ -277,15 +274,12 @@ def test_p06_single_rows_go_to_one_queue_after_the_other_batch_by_batch() -> Non
     assert queues == set(range(QUEUES))
 
 
-def test_p06_a_batch_that_is_written_again_goes_to_the_same_queues(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(task_writer, "LOT_BYTES", 1)
+def test_p06_a_batch_that_is_written_again_goes_to_the_same_queues() -> None:
     batches = [pa.record_batch({"body": pa.array([b"x"] * count)}) for count in (3, 12_000, 7)]
     places = []
     for _ in range(2):
         with ScriptedBroker() as broker:
-            write(broker, batches)
+            write(broker, batches, lot_bytes=1)
             places.append([len(broker.bodies(queue_id)) for queue_id in range(QUEUES)])
     assert places[0] == places[1]
     # Three single rows; then two slices that fill blocks; then the last rows.

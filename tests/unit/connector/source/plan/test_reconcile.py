@@ -16,7 +16,7 @@ from pyspark_rocketpy.offsets import (
     QueueBounds,
 )
 from pyspark_rocketpy.source.plan import losses, reconcile
-from pyspark_rocketpy.source.plan.reconcile import Checkpoint, Reconciled
+from pyspark_rocketpy.source.plan.reconcile import KEPT_TOPICS_MAX, Checkpoint, Reconciled
 from tests.support.queues import Q0, Q1, Q2
 
 EPOCHS = {"T": 7}
@@ -286,15 +286,13 @@ def test_s5_a_loss_goes_as_far_as_the_queue_was_seen() -> None:
         assert (loss.begin, loss.end, loss.count) == (30, 42, 12)
 
 
-def test_s5_the_positions_of_topics_that_are_gone_are_bounded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(reconcile, "KEPT_TOPICS_MAX", 2)
-    kept: Positions = {name: {Q0: 1} for name in ("d", "c", "b")}
-    epochs = dict.fromkeys("abcd", 5) | EPOCHS
+def test_s5_the_positions_of_topics_that_are_gone_are_bounded() -> None:
+    names = [f"gone-{number}" for number in range(KEPT_TOPICS_MAX + 1)]
+    kept: Positions = {name: {Q0: 1} for name in names}
+    epochs = dict.fromkeys(["a", *names], 5) | EPOCHS
     start = checkpoint({"a": {Q0: 1}, "T": {Q0: 1, Q1: 1}}, kept, epochs=epochs)
-    found = reconciled(start, {"T": {Q0: queue(0, 1)}}, frozenset({*"abcd", "T"}))
-    assert list(found.kept) == ["b", "a", "T"]
+    found = reconciled(start, {"T": {Q0: queue(0, 1)}}, frozenset({*names, "a", "T"}))
+    assert list(found.kept) == [*names[2:], "a", "T"]
 
 
 # --- A planned batch ---

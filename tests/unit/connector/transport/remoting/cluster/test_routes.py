@@ -6,6 +6,7 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
 from pyspark_rocketpy.transport.remoting.cluster.routes import (
+    _ROUTES_MAX,
     QUEUES_MAX,
     ROUTE_MS_MAX,
     Routes,
@@ -82,13 +83,12 @@ def test_a_topic_that_has_gone_has_no_route(time: Time) -> None:
         routes.route(TOPIC)
 
 
-def test_routes_of_so_many_topics_are_kept(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_rocketpy.transport.remoting.cluster.routes._ROUTES_MAX", 2)
+def test_routes_of_so_many_topics_are_kept(time: Time) -> None:
     look_up = LookUp(FIRST)
     routes = Routes(look_up)
-    for topic in ("1", "2", "3", "3", "2", "1"):
-        routes.route(topic)
-    assert look_up.times == 4
+    for number in [*range(_ROUTES_MAX + 1), _ROUTES_MAX, 1, 0]:
+        routes.route(str(number))
+    assert look_up.times == _ROUTES_MAX + 2
 
 
 def queue_route(*queues: QueueData, order: str | None = None) -> TopicRoute:

@@ -1,0 +1,103 @@
+"""Names that tests still replace beside the clock, the disk, the socket and the surroundings.
+
+The lists only get shorter. A new test injects the clock, plants faults of the disk (see
+tests/support/store/disk_calls.py) or speaks through a socket, and looks at answers, logs and files.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from tests.project.tidy import Source, parse
+
+# The clock, the disk, the socket, and what surrounds the process.
+FREE = (
+    *("clock.*", "*.sleep_ms", "*.monotonic_ms", "scheduler.pause"),
+    *("os.*", "durable.*", "fcntl.*", "Path.*", "message_store.used_ratio"),
+    "socket.*",
+    *("sys.*", "modules.*", "tempfile.*", "*.Popen", "Popen.*", "resource.*", "ctypes.*"),
+    *("pyspark.*", "display.*"),
+)
+# A constant lowered, so that a test is quick.
+LIMITS = """
+SLOW_MS _shares.connection_max _shares.connection_max _topic_bytes._bytes_max
+admission.BULK_UNDISPATCHED_MAX admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX
+appender.IN_FLIGHT_MAX appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX
+block_module.TAGS_ROWS block_module.TAGS_ROWS candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
+candidates.SCAN_UNITS_MAX check_service.HELD_UP_MAX checksums.ALLOCATION_BYTES
+checksums.ALLOCATION_BYTES compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
+compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.OWN_COPIES_MAX
+crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
+encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE guard.CALLS_MAX guard.CALLS_MAX
+guard.CALLS_SHARE guard.OPEN_STREAMS_OF_CONNECTION guard.STREAMS_MAX incomplete_requests.PEERS_MAX
+index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MAX jobs.ENDED_MAX
+jobs.PUT_AWAY_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
+left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
+matching_reader.READ_BYTES message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX
+message_store.FRAME_BYTES message_store.FRAME_BYTES offset_processor.BODY_BYTES_MAX
+open_transactions.COUNT_MAX pop_service.POLLING_MAX queries_module.QUERY_QUEUES_MAX
+queue_lookup.STRETCH_UNITS_MAX queue_lookup.STRETCH_UNITS_MAX queue_lookup.STRETCH_UNITS_MAX
+queue_lookup.STRETCH_UNITS_MAX render_notebooks.PAGES render_notebooks.SOURCES renewals.COUNT_MAX
+renewals.DUE_MAX renewals.OF_CLIENT_MAX renewals.RENEWED_MS_MAX renewals.RENEWED_MS_MAX
+response_buffer.STEPS response_buffer.UNREAD_BYTES_LIMIT response_buffer.UNREAD_BYTES_LIMIT
+rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_UNITS
+rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
+routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
+server.CONNECTIONS_MAX servers.LARGE_FRAMES_MAX servers.LARGE_FRAMES_MAX service.CALL_BYTES_MAX
+service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT service_module.SAMPLES_A_SLOT
+service_module.SLOT_MS source._lags_max store_admin_service.ANSWER_BYTES_MAX streams._total_max
+table.PASSED_A_STEP unread_answers.UNREAD_BYTES_MAX unread_answers.UNREAD_BYTES_MAX
+work_time.WORK_MS_MAX
+"""
+# A function that waits, fails or is counted, or an attribute that is set.
+OTHERS = """
+CheckService.__init__ GrpcServer.start LOCAL_CONFIG.driver.memory LevelDelivery._step
+LogCopy._store LogScanner.__init__ LogScanner.__init__ LongPollWaiters.notify_queue
+MessageLookup.store_timestamp_ms MessageStore.append MessageStore.append MessageStore.begin_append
+MessageStore.range_of MetricsService._parts PopService._pop_queues PopService._popped
+RULES.ConsumerData.consumer_group RULES.TopicQueue.topic Searched.searches SegmentQueue.begin
+SendBackService.send_back SendService.acknowledged SendService.append StagedAttempt.seal
+StagedCopy.is_there StagedCopy.is_there StagingSync._copy Stream.send TimerDelivery._step
+TopicConfig.to_json _caller._config _channel._run_channel_spin_thread batches._start
+collected._collect collected._collect columns.parse_properties command_group.await_master
+copy._names credentials.is_signed_by endpoint.answer_json endpoint.check_site
+foreign_names._warned main.__spec__ metrics._gauges metrics._gauges metrics._sources
+name.replacement name.replacement owner.name owner.name processors.decode_compressed pulls.pull
+renewals.retry_delay_ms server._processors server._processors server._processors
+service._between_copies service._store service_module.take_slot service_module.take_slot
+store._damaged store.positions topic_admin_service._message topics.names update_consumer_offset
+"""
+REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
+
+
+def replaced_names(sources: Iterable[Source]) -> Counter[str]:
+    """Returns how often tests replace each name, as `owner.name`."""
+    names = (name for source in sources for name in _names(source))
+    return Counter(name for name in names if not any(fnmatchcase(name, each) for each in FREE))
+
+
+def _names(source: Source) -> Iterator[str]:
+    if not source.is_python or not source.path.startswith("tests/"):
+        return
+    for node in ast.walk(parse(source.text)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=by, attr=how), args=[owner, *more]):
+                if how in REPLACERS and ast.unparse(by) != "object":
+                    yield ".".join([*map(_text, [owner, *more])][: 1 if _is_text(owner) else 2])
+            case ast.Assign(targets=[ast.Attribute(value=owner, attr=name)]):
+                if name.startswith("_") and ast.unparse(owner) not in {"self", "cls"}:
+                    yield f"{_text(owner)}.{name}"
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant | ast.JoinedStr)
+
+
+def _text(node: ast.expr) -> str:
+    """Returns the last part of a dotted name, or the last two of a text that names a place."""
+    if isinstance(node, ast.Constant):
+        return ".".join(str(node.value).split(".")[-2:])
+    return ast.unparse(node).strip("'\")").split(".")[-1]
