@@ -29,7 +29,7 @@ from rocketpy_proto.remoting import MessageQueue
 HOLD_MS = 15_000
 # A pull answered sooner without a message was not held.
 HELD_MS_MIN = 500
-# Limit of queues with a held pull; looks find the messages of the remaining queues.
+# Limit of queues with a held pull; fan-outs find the messages of the remaining queues.
 HELD_MAX = 256
 
 

@@ -9,7 +9,7 @@ Source: docs/design/cluster.md sections 2.2 to 2.6.
 An idle query has a held pull at each of up to 256 queues. It looks at the ends of all queues every
 5 s, or every 50 ms times their number if longer. It also looks at the end of a wait:
 
-    queues      held pulls/s    looks: requests/s
+    queues      held pulls/s    fan-outs: requests/s
     4           0.3             0.8
     100         7               20
     10,000      17              333 (once in a wait of 30 s)
@@ -67,7 +67,7 @@ T = TypeVar("T")
 _Progress: TypeAlias = tuple[MessageQueue, int]
 # Minimum offsets move when files are removed, hours apart.
 MIN_OFFSET_MS_MAX = 10_000
-LOOK_MS_MIN, LOOK_MS_A_QUEUE = 5_000, 50
+FAN_OUT_MS_MIN, FAN_OUT_MS_A_QUEUE = 5_000, 50
 # Limit for all topics of a query; a plan has some entries of 300 bytes for each queue.
 QUERY_QUEUES_MAX = 262_144
 
@@ -128,7 +128,7 @@ class RemotingOffsetQueries:
         """
         end_ms = clock.monotonic_ms() + wait_ms_max
         while True:
-            found = self._retried(partial(self._look, subscription))
+            found = self._retried(partial(self._bounds_now, subscription))
             left_ms = end_ms - clock.monotonic_ms()
             if known is None or left_ms <= 0 or has_news(known, found):
                 return found
@@ -138,10 +138,10 @@ class RemotingOffsetQueries:
                 for queue, each in queues.items()
                 if not each.is_lagging
             ]
-            look_ms = max(LOOK_MS_MIN, LOOK_MS_A_QUEUE * len(ends))
-            self._held.wait(self._group, ends, min(left_ms, look_ms))
+            fan_out_ms = max(FAN_OUT_MS_MIN, FAN_OUT_MS_A_QUEUE * len(ends))
+            self._held.wait(self._group, ends, min(left_ms, fan_out_ms))
 
-    def _look(self, subscription: Subscription) -> Bounds:
+    def _bounds_now(self, subscription: Subscription) -> Bounds:
         queues = self._queues(subscription)
         everything = [queue for its in queues.values() for queue in its]
         failures = self._fan_out.failures

@@ -4,9 +4,9 @@ An attempt stores a marker before it sends to a topic. It may find markers of ea
 then reads the messages that came into the topic's queues since, and leaves out its rows among them.
 A send with an unknown outcome is looked up in the same way before it is repeated.
 
-Sends of a killed attempt may still wait at a broker. So such a look comes a while after the broker
-answers again: brokers drop requests that have waited for 200 ms. Two concurrent attempts do not see
-each other's sends. All state that survives a crash is in the cluster.
+Sends of a killed attempt may still wait at a broker. So such a search comes a while after the
+broker answers again: brokers drop requests that have waited for 200 ms. Two concurrent attempts do
+not see each other's sends. All state that survives a crash is in the cluster.
 """
 
 from __future__ import annotations

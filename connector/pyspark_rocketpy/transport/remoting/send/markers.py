@@ -6,7 +6,7 @@ A marker holds the ends of a topic's queues at the start of an attempt. All mess
 attempt come after them. The order in the one queue is the order of the attempts. The driver commits
 the offset of the batch's first marker at each commit, as a consumer offset (the note). Spark runs a
 committed batch again if the driver ends before Spark's own commit. A broker keeps a note in memory
-for 5 s. A lost note makes the look longer, but not wrong. Nothing else is kept.
+for 5 s. A lost note makes the search longer, but not wrong. Nothing else is kept.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class ControlQueue:
             ) from error
 
     def note(self, begin: int) -> None:
-        """Notes the offset at which the writer's next batch starts its look; logs a failure."""
+        """Notes the offset at which the writer's next batch starts its search; logs a failure."""
         cluster = self._reach.cluster
         try:
             queue = self.queue()
