@@ -28,8 +28,8 @@ STILL_STARTING_SECONDS = 5.0
 STOP_SECONDS_MAX = 15.0
 # After its time limit, a process without progress for STANDSTILL_SECONDS is given up.
 STANDSTILL_SECONDS = 15.0
-# Even with progress, a process is given up after STRETCH_MAX times its time limit.
-STRETCH_MAX = 10
+# Even with progress, a process is given up after TIME_LIMIT_FACTOR_MAX times its time limit.
+TIME_LIMIT_FACTOR_MAX = 10
 QUOTED_LINES_MAX = 20
 QUOTED_BYTES_MAX = 8 << 10
 
@@ -72,7 +72,7 @@ class ProgressTimeout:
     time, and more while it makes progress. The wait ends when one of these is reached:
     - the process has used `seconds_max` of processor time;
     - it has made no progress for STANDSTILL_SECONDS, or `seconds_max` if that is less;
-    - STRETCH_MAX times `seconds_max` is over.
+    - TIME_LIMIT_FACTOR_MAX times `seconds_max` is over.
     """
 
     def __init__(self, seconds_max: float, begin: ProcessProgress) -> None:
@@ -91,7 +91,7 @@ class ProgressTimeout:
         return (
             standing_seconds >= min(self._seconds_max, STANDSTILL_SECONDS)
             or worked_seconds >= self._seconds_max
-            or waited_seconds >= self._seconds_max * STRETCH_MAX
+            or waited_seconds >= self._seconds_max * TIME_LIMIT_FACTOR_MAX
         )
 
 

@@ -332,7 +332,7 @@ class DeliveryService:
 
     def _place(self, queue: QueueKey, offset: int) -> int | None:
         """Returns the log offset of a message; None if it is gone."""
-        units = self._store.queue_lookup.stretch(queue, offset, offset + 1)
+        units = self._store.queue_lookup.unit_range(queue, offset, offset + 1)
         is_found = units is not None and units.begin == offset and len(units.sizes) > 0
         return int(units.physical_offsets[0]) if units is not None and is_found else None
 

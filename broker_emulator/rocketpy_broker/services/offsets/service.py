@@ -151,7 +151,7 @@ class OffsetService:
         """True if the queue starts at 0, and its first message, if any, is in memory."""
         if self._store.range_of(queue).min_offset > 0:
             return False
-        first = self._store.queue_lookup.stretch(queue, 0, 1)
+        first = self._store.queue_lookup.unit_range(queue, 0, 1)
         hot_begin = self._store.positions().log_end - self._store.config.hot_bytes
         return first is None or int(first.physical_offsets[0]) >= hot_begin
 

@@ -88,8 +88,8 @@ class TransactionProgress:
     def _open_from(self) -> int:
         """Returns the log offset of the first open half message; cleaning stops there."""
         begin = self._table.next_half
-        stretch = self._store.queue_lookup.stretch(HALF_QUEUE, begin, begin + 1)
-        return NOTHING_NEEDED if stretch is None else int(stretch.physical_offsets[0])
+        units = self._store.queue_lookup.unit_range(HALF_QUEUE, begin, begin + 1)
+        return NOTHING_NEEDED if units is None else int(units.physical_offsets[0])
 
     # --- Deciding ---
 
@@ -246,8 +246,8 @@ class TransactionProgress:
         end = bounds.max_offset
         while end > bounds.min_offset:
             begin = max(end - LOOK_UNITS, bounds.min_offset)
-            stretch = self._store.queue_lookup.stretch(CHECK_MAX_TIME_QUEUE, begin, end)
-            if stretch is None or stretch.physical_offsets[0] < self._marked:
+            units = self._store.queue_lookup.unit_range(CHECK_MAX_TIME_QUEUE, begin, end)
+            if units is None or units.physical_offsets[0] < self._marked:
                 return begin
             end = begin
         return end

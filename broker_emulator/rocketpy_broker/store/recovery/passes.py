@@ -190,20 +190,20 @@ class Recovery:
                     return stale
         return self._scanner.end
 
-    def _dispatch_foreign(self, stretch: LogSpan) -> int | None:
+    def _dispatch_foreign(self, span: LogSpan) -> int | None:
         """Dispatches up to the first stale record; returns its offset, None if there is none."""
         begin = 0
-        for row in self._stale.candidates(stretch).tolist():
+        for row in self._stale.candidates(span).tolist():
             if row > begin:
-                self._dispatch(part(stretch, begin, row))
+                self._dispatch(part(span, begin, row))
                 begin = row
-            if self._stale.is_stale(stretch, row, self._next_offsets):
-                return stretch.offset + int(stretch.block.positions[row])
-        self._dispatch(part(stretch, begin, len(stretch.block)) if begin else stretch)
+            if self._stale.is_stale(span, row, self._next_offsets):
+                return span.offset + int(span.block.positions[row])
+        self._dispatch(part(span, begin, len(span.block)) if begin else span)
         return None
 
-    def _dispatch(self, stretch: LogSpan) -> None:
-        block, offset = stretch.block, stretch.offset
+    def _dispatch(self, span: LogSpan) -> None:
+        block, offset = span.block, span.offset
         self._records_scanned += len(block)
         self._store.log.complete_checksums(offset, block)
         topics = topics_of(block)

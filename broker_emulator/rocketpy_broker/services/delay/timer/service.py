@@ -215,15 +215,15 @@ class TimerDelivery:
     def read(self) -> bool:
         """Reads some units of the queue; returns False at its end. Takes some milliseconds."""
         begin = self.read_offset
-        stretch = self._store.queue_lookup.stretch(TIMER_QUEUE, begin, begin + READ_UNITS)
-        if stretch is None:
+        units = self._store.queue_lookup.unit_range(TIMER_QUEUE, begin, begin + READ_UNITS)
+        if units is None:
             return False
         result = self._store.get_message(
-            TIMER_QUEUE, stretch.begin, stretch.end, ReadLimits.of_bytes(READ_BYTES)
+            TIMER_QUEUE, units.begin, units.end, ReadLimits.of_bytes(READ_BYTES)
         )
         if result.status is GetMessageStatus.FOUND:
             self._take(RecordBlock.parse(result.data, result.sizes))
-        self.read_offset = max(result.next_offset, stretch.begin + 1)
+        self.read_offset = max(result.next_offset, units.begin + 1)
         return True
 
     def _take(self, block: RecordBlock) -> None:
