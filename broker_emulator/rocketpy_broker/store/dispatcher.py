@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, Written
-from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueAllocator
+from rocketpy_broker.store.queues.queue_allocator import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
@@ -47,11 +47,11 @@ class Dispatcher:
     """
 
     def __init__(
-        self, queues: ConsumeQueueTable, index: IndexDispatch, growth: QueueAllocator
+        self, queues: ConsumeQueueTable, index: IndexDispatch, queue_allocator: QueueAllocator
     ) -> None:
         self._queues = queues
         self._index = index
-        self._growth = growth
+        self._queue_allocator = queue_allocator
         self._waiting: deque[Written] = deque()
         self._held: dict[QueueKey, deque[_Held]] = {}
         # The progress of all queues that hold nothing back.
@@ -140,9 +140,9 @@ class Dispatcher:
         try:
             self._queues.grown(request.queue).append(request.queue_offset, request.units)
         except OSError as error:
-            self._growth.failed(request.queue, max_offset, error)
+            self._queue_allocator.failed(request.queue, max_offset, error)
             return False
-        self._growth.grew(request.queue)
+        self._queue_allocator.grew(request.queue)
         self.listener(request.queue)
         return True
 
@@ -172,5 +172,5 @@ class Dispatcher:
         self._waiting = deque(one for one in self._waiting if one.request.queue.topic != topic)
         for key in [key for key in self._held if key.topic == topic]:
             del self._held[key]
-        self._growth.forget_topic(topic)
+        self._queue_allocator.forget_topic(topic)
         self._update()

@@ -39,7 +39,7 @@ from rocketpy_broker.store.files.store_id import OtherStoreError
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
-from rocketpy_broker.store.queues.growth import QueueAllocator
+from rocketpy_broker.store.queues.queue_allocator import QueueAllocator
 from rocketpy_broker.store.queues.readers.lookup import QueueLookup
 from rocketpy_broker.store.queues.readers.messages import MessageLookup
 from rocketpy_broker.store.queues.readers.random_reader import RandomReader
@@ -87,14 +87,20 @@ class MessageStore:
         self.recoveries = self._directory.recoveries
         parts = self._parts = make_parts(config, clock)
         self._log, self._queues, self.index = parts.log, parts.queues, parts.index
-        self.growth = QueueAllocator(self._queues, clock)
-        self._dispatcher = Dispatcher(self._queues, self.index, self.growth)
+        self.queue_allocator = QueueAllocator(self._queues, clock)
+        self._dispatcher = Dispatcher(self._queues, self.index, self.queue_allocator)
         self._appending = Appending(
-            config, clock, self._log, self._queues, self.growth, self._dispatcher, self.statistics
+            config,
+            clock,
+            self._log,
+            self._queues,
+            self.queue_allocator,
+            self._dispatcher,
+            self.statistics,
         )
         # The appender of a slave, in place of the other one.
         self.copy = LogCopy(
-            *(config, self._log, self._queues, self.growth, self._dispatcher),
+            *(config, self._log, self._queues, self.queue_allocator, self._dispatcher),
             self._appending.times,
         )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
@@ -355,7 +361,7 @@ class MessageStore:
 
     def dispatch(self) -> None:
         """Dispatches waiting index keys, and units that a full disk has held back."""
-        self.growth.retry()
+        self.queue_allocator.retry()
         self._dispatcher.retry()
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._dispatcher.dispatch(self._log.flushed if is_sync else self._log.end)

@@ -12,10 +12,10 @@ from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.log_throttle import INTERVAL_MS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues import growth as growth_module
+from rocketpy_broker.store.queues import queue_allocator as queue_allocator_module
 from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.files import QueueFiles
-from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueAllocator
+from rocketpy_broker.store.queues.queue_allocator import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, QueueKey, ReadLimits
 from rocketpy_proto.model.codes import ResponseCode
 from tests.support.store.messages import (
@@ -115,15 +115,15 @@ def test_f17_a_queue_without_room_is_told_of_until_it_has_some(
         with pytest.raises(QueueGrowthError):
             put(store, [b"x"], QueueKey(QUEUE.topic, number))
     store.dispatch()
-    said = str(store.growth.refusal)
+    said = str(store.queue_allocator.refusal)
     assert f"and {RETRIES_MAX + 5} others cannot grow (No space left on device)" in said
     # The broker itself takes messages.
     assert store.refusal is None
     disk.is_full = False
     store.dispatch()
-    assert "and 5 others" in str(store.growth.refusal)
+    assert "and 5 others" in str(store.queue_allocator.refusal)
     store.dispatch()
-    assert store.growth.refusal is None
+    assert store.queue_allocator.refusal is None
     # A reservation alone makes no visible queue.
     assert store.queues() == []
 
@@ -171,7 +171,7 @@ def test_f17_messages_that_were_stored_wait_for_their_queue_alone(
     store.dispatch()
     assert read_all(store) == numbered(8)
     assert store.positions().dispatched_end == store.positions().log_end
-    assert store.growth.refusal is None
+    assert store.queue_allocator.refusal is None
 
 
 def test_f17_what_waits_for_its_queue_outlives_a_manifest_and_a_crash(
@@ -201,7 +201,7 @@ def test_f17_a_deleted_topic_waits_for_no_room(
     disk.fill(monkeypatch, reserve=False)
     put(store, numbered(2, 4))
     delete_topic(store, QUEUE.topic)
-    assert store.growth.refusal is None
+    assert store.queue_allocator.refusal is None
     assert store.positions().dispatched_end == store.positions().log_end
     disk.is_full = False
     store.dispatch()
@@ -247,13 +247,15 @@ def test_f17_a_queue_is_made_with_its_first_room_not_with_its_whole_length(
 def test_f17_of_very_many_queues_without_room_some_are_remembered(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch, open_store: OpenStore
 ) -> None:
-    monkeypatch.setattr(growth_module, "QUEUES_MAX", 2)
+    monkeypatch.setattr(queue_allocator_module, "QUEUES_MAX", 2)
     store = open_store()
-    growth = QueueAllocator(store._queues, clock)
+    queue_allocator = QueueAllocator(store._queues, clock)
     for queue_id in range(4):
-        growth.failed(QueueKey("T", queue_id), 1, OSError(errno.ENOSPC, "No space left on device"))
-    assert growth.refusal is not None
-    assert growth.refusal.startswith("queue T-0, and 1 other cannot grow")
+        queue_allocator.failed(
+            QueueKey("T", queue_id), 1, OSError(errno.ENOSPC, "No space left on device")
+        )
+    assert queue_allocator.refusal is not None
+    assert queue_allocator.refusal.startswith("queue T-0, and 1 other cannot grow")
 
 
 def test_a_queue_whose_only_message_a_crash_took_says_that_it_has_none(

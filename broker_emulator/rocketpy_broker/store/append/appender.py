@@ -22,7 +22,7 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.dispatcher import Dispatcher
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.queues.dispatch import AppendHints, block_requests
-from rocketpy_broker.store.queues.growth import QueueAllocator
+from rocketpy_broker.store.queues.queue_allocator import QueueAllocator
 from rocketpy_broker.store.queues.slices import offset_bases, runs_of
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.statistics import Put, StoreStatistics
@@ -98,7 +98,7 @@ class Appending:
         clock: Clock,
         log: CommitLog,
         queues: ConsumeQueueTable,
-        growth: QueueAllocator,
+        queue_allocator: QueueAllocator,
         dispatcher: Dispatcher,
         statistics: StoreStatistics,
     ) -> None:
@@ -106,7 +106,7 @@ class Appending:
         self._clock = clock
         self._log = log
         self._queues = queues
-        self._growth = growth
+        self._queue_allocator = queue_allocator
         self._dispatcher = dispatcher
         self._statistics = statistics
         self.times = StoreTimes(clock)
@@ -131,7 +131,7 @@ class Appending:
         self.settle()
         begin_ms = self._clock.monotonic_ms()
         runs = runs_of(queue, block, self.next_offset, is_joined=known.is_joined)
-        self._growth.reserve(runs)
+        self._queue_allocator.reserve(runs)
         now_ms = self.times.next_ms()
         try:
             offset = self._log.prepare(len(block.data), len(block))

@@ -89,7 +89,7 @@ class BrokerState:
         stored_ms = store.messages.store_timestamp_ms(positions.log_begin)
         age_ms = 0 if stored_ms is None else max(self._clock.now_ms() - stored_ms, 0)
         is_open = store.refusal is None or store.refusal == store.slave_refusal
-        is_writable = is_open and store.growth.refusal is None
+        is_writable = is_open and store.queue_allocator.refusal is None
         yield "rocketmq_storage_size_bytes", ON_DISK, used_bytes
         yield "rocketmq_storage_flush_behind_bytes", ON_DISK, unflushed_bytes
         yield "rocketmq_storage_dispatch_behind_bytes", ON_DISK, undispatched_bytes
