@@ -115,7 +115,7 @@ class MessageStore:
         self.messages = MessageLookup(self._log, self.index, self.gone_below)
         self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
         self.random_reader = RandomReader(self._log, self._queues, self._keep_apart)
-        self.numbered = BatchMarks(self._log)
+        self.batch_marks = BatchMarks(self._log)
         self.staging = StagingArea(
             config.folder / "rocketpy" / "staging",
             config.staging_bytes_max,

@@ -291,7 +291,7 @@ async def test_s08_a_client_cannot_number_its_messages(running: RunningBroker, j
     )
     answer = await running.data.Append(iter([append])).read()
     assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
-    numbers = running.broker.store.numbered.numbers_from(0)
+    numbers = running.broker.store.batch_marks.numbers_from(0)
     assert [len(found) for found in numbers if len(found)] == []
 
 

@@ -82,9 +82,9 @@ def test_f05_numbers_are_those_of_the_records_around_damage(
         block.header["prepared_transaction_offset"] = number
         begins.append(store.append(QUEUE, block, kept).physical_offset)
         put(store, [b"damaged"])
-    found = [*store.numbered.numbers_from(0)], [*store.numbered.origins_from(0)]
+    found = [*store.batch_marks.numbers_from(0)], [*store.batch_marks.origins_from(0)]
     assert [np.concatenate(some).tolist() for some in found] == [[7, 9], [300]]
     flip(tmp_path / "commitlog" / FIRST, begins[2] - 1)
     flip(tmp_path / "commitlog" / FIRST, begins[0] + 90)
-    found = [*store.numbered.numbers_from(0)], [*store.numbered.origins_from(0)]
+    found = [*store.batch_marks.numbers_from(0)], [*store.batch_marks.origins_from(0)]
     assert [np.concatenate(some).tolist() for some in found] == [[9], [300]]

@@ -357,7 +357,7 @@ class BatchService:
         begin = min((one.decision.physical_offset for one in pending), default=None)
         if begin is None:
             return
-        for numbers in self._store.numbered.numbers_from(begin):
+        for numbers in self._store.batch_marks.numbers_from(begin):
             for one in pending:
                 own = numbers_of(one.decision.queue_offset, numbers)
                 if len(own):

@@ -1,8 +1,8 @@
 """Delivery progress of waiting messages, in memory and on disk.
 
 Progress is saved at intervals, up to the deliveries that are on disk. After a crash it is some
-seconds old. Delivered records name the record that waited (`store.numbered`). So a start reads the
-log from where no saved progress covers it, not even a backup. It delivers nothing twice.
+seconds old. Delivered records name the record that waited (`store.batch_marks`). So a start reads
+the log from where no saved progress covers it, not even a backup. It delivers nothing twice.
 
 `config/deliveryLog.json` holds that log offset and the timer messages' progress. If RocketMQ used
 the store in the meantime, none of our records follow that offset. A clean stop saves the progress
@@ -95,7 +95,7 @@ class DeliveryProgress:
             self._timer.begin(self._marked)
         for level in range(1, LEVELS_MAX + 1):
             self._levels[level].begin(self._marked)
-        found = [*self._store.numbered.origins_from(self._marked)]
+        found = [*self._store.batch_marks.origins_from(self._marked)]
         self._delivered = np.sort(np.concatenate([self._delivered, *found]))
         return timer
 

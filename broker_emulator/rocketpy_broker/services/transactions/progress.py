@@ -195,7 +195,7 @@ class TransactionProgress:
             self._file.save({LOG_OFFSET: begin})
         self._marked = max(begin, positions.log_begin)
         lines = TransactionLines()
-        for origins in self._store.numbered.halves_from(self._marked):
+        for origins in self._store.batch_marks.halves_from(self._marked):
             for physical_offset in origins.tolist():
                 self._found_final(physical_offset, Operation.COMMIT, lines)
         for data in self._records(CHECK_MAX_TIME_QUEUE, self._first_after_mark()):
