@@ -86,8 +86,8 @@ class Dispatcher:
         """Adds an append that ends at `end` in the log. It waits for `dispatch`."""
         for request in requests[:-1]:
             last = request.units[-1]
-            end_of_run = int(last["physical_offset"]) + int(last["size"])
-            self._add(end_of_run, store_timestamp_ms, request, end_of_run, ends_append=False)
+            slice_end = int(last["physical_offset"]) + int(last["size"])
+            self._add(slice_end, store_timestamp_ms, request, slice_end, ends_append=False)
         self._add(end, store_timestamp_ms, requests[-1], end)
 
     def add_span(

@@ -27,7 +27,7 @@ from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
-from rocketpy_broker.store.queues.slices import run_starts
+from rocketpy_broker.store.queues.slices import slice_starts
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.call_limits import ANY_QUEUE, OWN_QUEUES
 from rocketpy_proto.model.codes import ResponseCode
@@ -187,7 +187,7 @@ class SendService:
         topic, queue_id = queue
         block = self.checked_records(topic, records, record_sizes, is_copied=is_copied)
         if queue_id == OWN_QUEUES:
-            ids = block.header["queue_id"][run_starts(block)]
+            ids = block.header["queue_id"][slice_starts(block)]
             queue_nums = self._topics.get(topic).write_queue_nums
             wrong = ids[(ids < 0) | (ids >= queue_nums)]
             if len(wrong):

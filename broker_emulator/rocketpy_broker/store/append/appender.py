@@ -23,7 +23,7 @@ from rocketpy_broker.store.dispatcher import Dispatcher
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.queues.dispatch import AppendHints, block_requests
 from rocketpy_broker.store.queues.queue_allocator import QueueAllocator
-from rocketpy_broker.store.queues.slices import offset_bases, runs_of
+from rocketpy_broker.store.queues.slices import offset_bases, queue_slices
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.statistics import Put, StoreStatistics
 from rocketpy_broker.store.times import StoreTimes
@@ -130,8 +130,8 @@ class Appending:
         """
         self.settle()
         begin_ms = self._clock.monotonic_ms()
-        runs = runs_of(queue, block, self.next_offset, is_joined=known.is_joined)
-        self._queue_allocator.reserve(runs)
+        slices = queue_slices(queue, block, self.next_offset, is_joined=known.is_joined)
+        self._queue_allocator.reserve(slices)
         now_ms = self.times.next_ms()
         try:
             offset = self._log.prepare(len(block.data), len(block))
@@ -141,26 +141,26 @@ class Appending:
             ) from error
         number(block, known.first_number)
         block.patch_stored(
-            queue_offset_first=offset_bases(runs),
+            queue_offset_first=offset_bases(slices),
             physical_offset_first=offset,
             store_timestamp_ms=now_ms,
             store_host=store_host,
             queue_id=None if queue.queue_id == OWN_QUEUES else queue.queue_id,
         )
         found = known.found or tags_and_keys(queue, block, self._config)
-        requests = block_requests(runs, block, offset, found, self._config.delay_levels)
+        requests = block_requests(slices, block, offset, found, self._config.delay_levels)
 
         def done() -> AppendResult:
             self.times.stored(offset, now_ms)
-            for run, request in zip(runs, requests, strict=True):
-                self._next_offsets[run.queue] = run.queue_offset + len(request.units)
+            for one, request in zip(slices, requests, strict=True):
+                self._next_offsets[one.queue] = one.queue_offset + len(request.units)
             end = self._log.end
             self._dispatcher.add(requests, end, now_ms)
             if self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
                 self._dispatcher.dispatch(end)
             took_ms = self._clock.monotonic_ms() - begin_ms
             self._statistics.put(Put(queue, len(block), len(block.data), took_ms, known.cause))
-            first = runs[0].queue_offset
+            first = slices[0].queue_offset
             return AppendResult(queue, first, offset, end, len(block), now_ms)
 
         self._under_way = AppendUnderWay(self._log, block, done, self._statistics.put_failed)

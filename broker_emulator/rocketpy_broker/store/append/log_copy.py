@@ -243,8 +243,8 @@ class LogCopy:
             if each.queue not in self._tails and self._queues.get(each.queue) is None:
                 # The master has no older messages of this queue.
                 self._queues.grown(each.queue).begin_at(each.queue_offset)
-        runs = [QueueSlice(r.queue, 0, len(r.units), r.queue_offset) for r in requests[:-1]]
-        self._queue_allocator.reserve(runs)
+        slices = [QueueSlice(r.queue, 0, len(r.units), r.queue_offset) for r in requests[:-1]]
+        self._queue_allocator.reserve(slices)
         log.checksums.of(segment).reserve(len(block))
         log.complete_checksums(begin, block)
         times_ms = block.header["store_timestamp"].astype(np.int64)
