@@ -49,14 +49,14 @@ async def test_b09_staged_blocks_are_bounded_in_all_and_by_connection(
     assert limits == (TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX)
     await running.create_topic("T")
     seen: list[tuple[str, int]] = []
-    room = found.room
+    acquire = found.acquire
 
     def noted(connection: str, size: int) -> AbstractAsyncContextManager[None]:
         seen.append((connection, size))
-        return room(connection, size)
+        return acquire(connection, size)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(found, "room", noted)
+        patched.setattr(found, "acquire", noted)
         task = Task(Job(running), 0, 1)
         await task.send(0, b"a")
         await task.end()

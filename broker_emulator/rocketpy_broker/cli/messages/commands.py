@@ -23,7 +23,7 @@ from rocketpy_broker.cli.broker_client import (
     leave_pipe,
     refuse,
 )
-from rocketpy_broker.cli.key_value_options import named_values
+from rocketpy_broker.cli.key_value_options import key_value_options
 from rocketpy_broker.cli.messages.lines import (
     STANDARD_INPUT,
     MessageLineError,
@@ -150,7 +150,7 @@ def _sent_properties(texts: list[str] | None) -> dict[str, str]:
 
     A send leaves these properties out, so the broker would deliver the message at once.
     """
-    properties = named_values(texts, "--property")
+    properties = key_value_options(texts, "--property")
     for name in WAITING_NAMES.intersection(properties):
         instead = _IN_PLACE_OF.get(name, "--deliver-at")
         reason = f"{name!r} is not sent as a property; use {instead}"

@@ -27,9 +27,9 @@ from rocketpy_broker.runtime.tasks import Prompt, TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, listen
 from rocketpy_broker.server.calls.failure_log import PeerLines
 from rocketpy_broker.server.calls.guard import CallGuard
+from rocketpy_broker.server.remoting.buffer_limiter import UNREAD_BYTES_MAX, RemotingBufferLimiter
 from rocketpy_broker.server.remoting.connection import READ_BYTES, RemotingConnection, unsupported
 from rocketpy_broker.server.remoting.connection_limit import ConnectionLimit
-from rocketpy_broker.server.remoting.unread_answers import UNREAD_BYTES_MAX, UnreadAnswers
 from rocketpy_broker.server.security.remoting_access import RemotingAccess
 from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.call_memory import Charge
@@ -167,7 +167,7 @@ class RemotingServer:
         # Connections with a place for a large frame and its start, and the ones that wait for one.
         self._large: dict[RemotingConnection, float] = {}
         self._queued: dict[RemotingConnection, None] = {}
-        self._unread = UnreadAnswers(self._connections, clock)
+        self._buffer_limiter = RemotingBufferLimiter(self._connections, clock)
         # The end of this pass' time for requests; None before its first one.
         self._pass_end_ms: float | None = None
         self._empty = asyncio.Event()
@@ -360,7 +360,7 @@ class RemotingServer:
         if command.is_one_way:
             return
         size = len(answer.body)
-        if size and not self._unread.admits(connection, size):
+        if size and not self._buffer_limiter.try_reserve(connection, size):
             remark = f"clients have not read {UNREAD_BYTES_MAX} bytes of answers; ask again later"
             answer = command.answer(ResponseCode.SYSTEM_BUSY, remark=remark)
         connection.active_ms = self._clock.monotonic_ms()

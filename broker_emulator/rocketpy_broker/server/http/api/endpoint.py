@@ -120,7 +120,7 @@ class JsonApi:
             body = await body_of(request, BODY_BYTES_MAX)
             if has_messages(route.answer) or route.is_unpaged:
                 # Until the client has read the answer.
-                await stack.enter_async_context(self._answers.room(host_of(caller.peer), 1))
+                await stack.enter_async_context(self._answers.acquire(host_of(caller.peer), 1))
             sending = Sending(self._calls, caller, self._clock.now_ms())
             if route.sends is Sends.BODY:
                 return await sending.message(request.match_info["topic"], body)
