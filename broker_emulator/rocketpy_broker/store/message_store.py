@@ -122,7 +122,9 @@ class MessageStore:
             # Delayed records grow by less than their own size.
             min(FRAME_BYTES, (config.commit_log_segment_bytes - BLANK_BYTES) // 2),
         )
-        self.deletions = TopicDeletions(self._parts, self._appending.settle, self._forget_topic)
+        self.deletions = TopicDeletions(
+            self._parts, self._appending.finish_append, self._forget_topic
+        )
         # Cleaning keeps records from these physical offsets on.
         self.needed_from = NOTHING_NEEDED
         # A slave's: its master's log begins here.
@@ -192,7 +194,7 @@ class MessageStore:
         """Flushes everything and marks a clean stop. Raises OSError; `abort` then remains."""
         if not self._directory.is_held:
             return
-        self._appending.settle()
+        self._appending.finish_append()
         healthy = self._refusal is None
         self._refusal = "the store is stopped"
         try:

@@ -37,7 +37,7 @@ class SlowDisk:
         self._loop_thread = threading.current_thread()
         self._entered, self._released = threading.Event(), threading.Event()
         self.held = 0
-        write, settle = Segment.write, Appending.settle
+        write, finish_append = Segment.write, Appending.finish_append
 
         def slow(segment: Segment, position: int, data: memoryview) -> None:
             if threading.current_thread() is not self._loop_thread:
@@ -49,10 +49,10 @@ class SlowDisk:
             if self._entered.is_set() and not self._released.is_set():
                 self.held += 1
                 self._released.set()
-            settle(appending)
+            finish_append(appending)
 
         monkeypatch.setattr(Segment, "write", slow)
-        monkeypatch.setattr(Appending, "settle", told)
+        monkeypatch.setattr(Appending, "finish_append", told)
 
     @asynccontextmanager
     async def writing(self, running: RunningBroker) -> AsyncIterator[None]:

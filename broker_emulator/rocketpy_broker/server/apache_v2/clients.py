@@ -94,7 +94,7 @@ class ApacheClients:
         is_silent = known is not None and known.seen_ms < self._clock.monotonic_ms() - EXPIRY_MS
         return None if is_silent else known
 
-    async def settle(self, caller: Caller, settings: v2.Settings) -> v2.Settings:
+    async def apply_settings(self, caller: Caller, settings: v2.Settings) -> v2.Settings:
         """Registers a client with its settings and returns them with the broker's values.
 
         Raises RefusedError, ParameterIllegalError, ClientsFullError.

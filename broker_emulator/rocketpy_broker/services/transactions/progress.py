@@ -127,7 +127,7 @@ class TransactionProgress:
 
     def plan_save(self) -> SavePlan | None:
         """Returns a save of the offset for the next start's scan, after MARK_BYTES of progress."""
-        self.settle()
+        self.commit_flushed()
         mark = self._mark()
         if mark - self._marked < MARK_BYTES:
             return None
@@ -136,8 +136,8 @@ class TransactionProgress:
     def close(self) -> None:
         """Saves all at a clean stop, after the log is on disk. Blocks. Raises OSError."""
         self._pass_over()
-        self.settle()
-        self.settle()
+        self.commit_flushed()
+        self.commit_flushed()
         plan = self._save_plan(self._mark())
         plan.run()
         plan.saved()
@@ -160,7 +160,7 @@ class TransactionProgress:
             finals.popleft()
         return min(flushed, finals[0].begin) if finals else flushed
 
-    def settle(self) -> None:
+    def commit_flushed(self) -> None:
         """Commits the offsets of ended transactions that are on disk."""
         positions, known = self._store.positions(), self._next
         if known.log_end <= positions.flushed_end:

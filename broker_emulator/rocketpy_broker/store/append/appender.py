@@ -113,7 +113,7 @@ class Appending:
         self._next_offsets: dict[QueueKey, int] = {}
         self._under_way: AppendUnderWay | None = None
 
-    def settle(self) -> None:
+    def finish_append(self) -> None:
         """Finishes the append in progress. Blocks while a thread writes it."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
@@ -128,7 +128,7 @@ class Appending:
 
         Raises StoreClosedError, QueueGrowthError, RecordIllegalError.
         """
-        self.settle()
+        self.finish_append()
         begin_ms = self._clock.monotonic_ms()
         slices = queue_slices(queue, block, self.next_offset, is_joined=known.is_joined)
         self._queue_allocator.reserve(slices)

@@ -121,7 +121,7 @@ class Recovery:
             self._times.go_on(last_ms, falls, begin, self._manifest.log_end)
         end = self._scan(begin)
         bytes_dropped = self._cut(end, whole=begin <= self._store.log.begin)
-        self._settle()
+        self._finish()
         return RecoveryResult(
             self._abnormal,
             begin,
@@ -296,7 +296,7 @@ class Recovery:
 
     # --- Settle ---
 
-    def _settle(self) -> None:
+    def _finish(self) -> None:
         store = self._store
         for lost in self._lost:
             self._reserve_offset(lost)

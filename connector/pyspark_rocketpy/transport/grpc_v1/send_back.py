@@ -58,7 +58,7 @@ class SendBackClient:
             except PASSING_ERRORS as error:
                 self._retries.pause(error)
                 continue
-            busy = self._settled(now, answers)
+            busy = self._busy_of(now, answers)
             left = [*busy, *now[len(answers) :], *later]
         return SentBack(
             self._counts[retry_pb2.RETRY],
@@ -86,7 +86,7 @@ class SendBackClient:
                 )
         return response.messages
 
-    def _settled(
+    def _busy_of(
         self,
         messages: Sequence[MessageToSendBack],
         answers: Sequence[retry_pb2.SentBackMessage],

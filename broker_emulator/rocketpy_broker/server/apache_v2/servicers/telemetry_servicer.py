@@ -112,7 +112,7 @@ class TelemetryServicer:
             if not command.HasField("settings"):
                 commands.take_result(command)
                 continue
-            settings = await self._clients.settle(caller, command.settings)
+            settings = await self._clients.apply_settings(caller, command.settings)
             answer = TelemetryCommand(status=status.success(), settings=settings)
             newest.CopyFrom(answer)
             await write(answer)

@@ -76,7 +76,7 @@ class TimerDelivery:
         self.released_ms = 0
         self.read_offset = 0
         self._is_stepping = False
-        self._settled_ms = 0
+        self._delivered_until_ms = 0
         # The end of the queue at a time in ms, with appends that are not visible yet.
         self._appended = 0, 0
 
@@ -102,21 +102,21 @@ class TimerDelivery:
         low_offset = self.pending.low_offset(self.read_offset)
         return TimerPosition(self.released_ms, low_offset, self.read_offset)
 
-    def settled_ms(self, now_ms: int) -> int:
+    def delivered_until_ms(self, now_ms: int) -> int:
         """Returns a time: each message due by then is appended to its real queue."""
         first_ms = self.pending.first_ms(now_ms)
         is_due = first_ms is not None and first_ms <= now_ms
         is_unread = self.read_offset < self._store.next_offset(TIMER_QUEUE)
-        return self._settled_ms if self._is_stepping or is_unread or is_due else now_ms
+        return self._delivered_until_ms if self._is_stepping or is_unread or is_due else now_ms
 
-    def _settle(self, now_ms: int) -> None:
+    def _note_delivered(self, now_ms: int) -> None:
         """Notes that no message that was read is due. The time follows a clock that is set back.
 
         A message appended after a moment is due after it, even if it is visible later.
         """
         end, at_ms = self._appended
         if self.read_offset >= end:
-            self._settled_ms = at_ms
+            self._delivered_until_ms = at_ms
             self._appended = self._store.next_offset(TIMER_QUEUE), now_ms
 
     async def run(self) -> None:
@@ -141,7 +141,7 @@ class TimerDelivery:
         due = await self._take_due(now_ms)
         if len(due.offsets) == 0:
             self._mark()
-            self._settle(now_ms)
+            self._note_delivered(now_ms)
             first_ms = self.pending.first_ms(now_ms)
             return None if first_ms is None else max(first_ms - now_ms, 1)
         await self._release(due, now_ms)

@@ -241,7 +241,7 @@ class RangePuller:
         if self._brings_more(head, result):
             self._take(head, result)
         else:
-            self._settle(head, asked, result)
+            self._handle_unexpected(head, asked, result)
 
     def _look_at(self, pipeline: PullPipeline) -> None:
         """Processes an answer that is there.
@@ -286,7 +286,7 @@ class RangePuller:
         is_found = result.status is PullStatus.FOUND
         pipeline.take(end, result.records if is_found else NOTHING)
 
-    def _settle(self, head: PullPipeline, asked: Asked, result: PullResult) -> None:
+    def _handle_unexpected(self, head: PullPipeline, asked: Asked, result: PullResult) -> None:
         """Handles an answer without the expected messages.
 
         Raises ConnectionFailedError if a later answer may differ.
