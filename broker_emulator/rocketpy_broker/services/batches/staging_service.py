@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 THREADS = 4
 # Jobs or tasks handled in one scheduler slot.
-LOOKS = 500
+CHECKS_A_SLOT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ class StagingService:
             # The job may have been used again during `take_slot`.
             if self._jobs.is_idle(name):
                 self._discard(name, "its job made no call for too long")
-            if number % LOOKS == 0:
+            if number % CHECKS_A_SLOT == 0:
                 await take_slot()
         await self._remove_leaving(list(self._leaving))
 
@@ -364,7 +364,7 @@ class StagingService:
                 lambda: [one for one in attempts if area.remove(one.staged)]
             )
             for number, attempt in enumerate(removed, 1):
-                if number % LOOKS == 0:
+                if number % CHECKS_A_SLOT == 0:
                     await take_slot()
                 if attempt in self._leaving:
                     del self._leaving[attempt]

@@ -43,7 +43,7 @@ LOG_OFFSET = "logOffset"
 MARK_BYTES = 64 << 20
 READ_BYTES = 1 << 20
 # Units per lookup in the queue of discarded messages, which rarely has more.
-LOOK_UNITS = 1_000
+SCAN_UNITS = 1_000
 
 
 @dataclass(slots=True)
@@ -245,7 +245,7 @@ class TransactionProgress:
         bounds = self._store.range_of(CHECK_MAX_TIME_QUEUE)
         end = bounds.max_offset
         while end > bounds.min_offset:
-            begin = max(end - LOOK_UNITS, bounds.min_offset)
+            begin = max(end - SCAN_UNITS, bounds.min_offset)
             units = self._store.queue_lookup.unit_range(CHECK_MAX_TIME_QUEUE, begin, end)
             if units is None or units.physical_offsets[0] < self._marked:
                 return begin
