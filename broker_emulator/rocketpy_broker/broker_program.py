@@ -29,7 +29,7 @@ from rocketpy_broker.embedded.temporary_store import PREFIX, TemporaryStore
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import event_loop, process_tuning
 from rocketpy_broker.runtime.process_tuning import READY_PREFIX
-from rocketpy_broker.runtime.standard_output import say
+from rocketpy_broker.runtime.standard_output import print_line
 from rocketpy_broker.services.replication.options import replication_of
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.cleaner import CleanPolicy
@@ -138,7 +138,7 @@ async def _run(config: BrokerConfig, parent_pid: int | None, *, stop_at_eof: boo
         broker = Broker(promoted)
         await broker.serve_until(stopped, loop.create_future())
     if not is_ephemeral:
-        say("rocketpy broker stopped")
+        print_line("rocketpy broker stopped")
 
 
 def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
@@ -156,7 +156,7 @@ def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Even
 
 
 def _say_addresses(config: BrokerConfig, ready: Ready) -> None:
-    say(json.dumps(ephemeral.addresses(config, ready)))
+    print_line(json.dumps(ephemeral.addresses(config, ready)))
 
 
 def _say_ready(config: BrokerConfig, ready: Ready) -> None:
@@ -169,7 +169,7 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
             counted(recovery.records_scanned, "record"),
             counted(recovery.bytes_dropped, "byte"),
         )
-    say(
+    print_line(
         f"{READY_PREFIX}{address_text(ready.host, ready.port)} data={config.data} "
         f"flush={config.flush_disk_type.value}"
         + _port_text("remoting", ready.host, ready.remoting_port)

@@ -60,7 +60,7 @@ class StoreTimes:
             return max(now_ms, self.last_ms)
         if self._stability.read(now_ms, self._clock.monotonic_ms()) >= CONFIRM_MS:
             return now_ms
-        if self._log_throttle.may_say():
+        if self._log_throttle.may_log():
             logger.warning(
                 "the last message was stored %d ms ahead of the clock. New messages get its time "
                 "until the clock has run evenly for %d ms",

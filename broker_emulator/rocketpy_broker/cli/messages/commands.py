@@ -142,7 +142,7 @@ def send(
             (sent,) = MessageSender(connection, topic, turn=ANY_QUEUE).send([message])
         except MessageIllegalError as error:
             refuse(error.reason)
-        _tell_sent(topic, 1, sent, as_json=as_json)
+        _print_sent(topic, 1, sent, as_json=as_json)
 
 
 def _sent_properties(texts: list[str] | None) -> dict[str, str]:
@@ -185,10 +185,10 @@ def _send_lines(
             except MessageLineError as error:
                 sent = counted(sender.sent_count, "message was", "messages were")
                 refuse(f"{error.remark}; {sent} sent")
-        _tell_sent(topic, sender.sent_count, last[0] if last else None, as_json=as_json)
+        _print_sent(topic, sender.sent_count, last[0] if last else None, as_json=as_json)
 
 
-def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: bool) -> None:
+def _print_sent(topic: str, count: int, last: SentMessage | None, *, as_json: bool) -> None:
     """Prints the number of messages that were sent, and the place of a single message."""
     single = last if count == 1 else None
     if as_json:

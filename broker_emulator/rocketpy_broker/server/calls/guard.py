@@ -177,7 +177,7 @@ class CallGuard:
 
     def unexpected(self, peer: str, method: str, error: Exception) -> UnexpectedError:
         """Logs an error that no handler expects; returns the error for the client."""
-        self._log.tell(peer, method, error)
+        self._log.log(peer, method, error)
         return UnexpectedError()
 
 

@@ -173,7 +173,7 @@ class HttpServer:
             # Not the path itself, which may hold line breaks.
             resource = request.match_info.route.resource
             place = "" if resource is None else resource.canonical
-            self._failures.tell(request.remote or "", f"HTTP {request.method} {place}", error)
+            self._failures.log(request.remote or "", f"HTTP {request.method} {place}", error)
             raise web.HTTPInternalServerError(
                 text="the broker failed with an unknown error and logged it\n"
             ) from error

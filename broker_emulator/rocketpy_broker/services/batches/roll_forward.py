@@ -147,7 +147,7 @@ class RollForward:
                     some = await run_shielded(following)
                 if self._clock.monotonic_ms() - logged_ms >= PROGRESS_MS:
                     logged_ms = self._clock.monotonic_ms()
-                    self._tell(pending)
+                    self._log_progress(pending)
 
     async def _append(self, pending: DecidedBatch, part: _Part) -> None:
         decision, records = pending.decision, part.records
@@ -193,7 +193,7 @@ class RollForward:
         return count
 
     @staticmethod
-    def _tell(pending: DecidedBatch) -> None:
+    def _log_progress(pending: DecidedBatch) -> None:
         batch = pending.decision.batch
         logger.info(
             "batch %d of writer %r: stored %d of %s",

@@ -245,7 +245,7 @@ class BatchService:
                     await self._group_commit.acknowledged(pending.log_end)
             except StoreError as error:
                 pending.hindrance = str(error)
-                if self._throttle.may_say():
+                if self._throttle.may_log():
                     logger.warning(
                         "batch %d of writer %r is decided and waits, as do %d in all: %s",
                         *(job.batch_id, job.writer_id, len(self._pending), error),

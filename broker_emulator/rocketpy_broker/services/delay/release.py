@@ -120,7 +120,7 @@ class DelayRelease:
 
     def _drop(self, topic: str, count: int) -> None:
         self._dropped_count += count
-        if self._log_throttle.may_say():
+        if self._log_throttle.may_log():
             logger.warning(
                 "dropped %s of deleted topics since the last such line, for instance of topic %r",
                 counted(self._dropped_count, "waiting message"),

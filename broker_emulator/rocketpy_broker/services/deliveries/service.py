@@ -186,7 +186,7 @@ class DeliveryService:
             await self._to_dead_letters(group, dead_places)
             await self._acks.ack(group, queue, offsets, receipt)
         except BrokerError as error:
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 logger.warning("messages could not become dead letters: %s", error)
 
     def _attempts_max(self, group: str) -> int:
@@ -274,7 +274,7 @@ class DeliveryService:
         try:
             queue, receipt = self._handles.receipt(group, topic, handle)
         except ForeignHandleError as error:
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 logger.info("a forward to the dead letters has no effect: %s", error)
             return
         await self._buried(handle)
@@ -327,7 +327,7 @@ class DeliveryService:
             try:
                 await self.change(group, topic, handle, RELEASED_MS)
             except BrokerError as error:
-                if self._log_throttle.may_say():
+                if self._log_throttle.may_log():
                     logger.info("a delivery is visible at the end of its time only: %s", error)
 
     def _place(self, queue: QueueKey, offset: int) -> int | None:

@@ -202,7 +202,7 @@ class SendBatcher:
         result = self._sends.store_at_once(QueueKey(topic, OWN_QUEUES), block)
         if result is None:
             return False
-        _tell(sends, topic, block, result)
+        _set_results(sends, topic, block, result)
         return True
 
 
@@ -224,7 +224,7 @@ def _weight(record: bytes, is_alone: bool) -> int:
     return ALONE_BYTES if is_alone else len(record)
 
 
-def _tell(sends: list[Send], topic: str, block: RecordBlock, result: AppendResult) -> None:
+def _set_results(sends: list[Send], topic: str, block: RecordBlock, result: AppendResult) -> None:
     """Sets each sender's result: the position of its message."""
     queue_ids = block.header["queue_id"].tolist()
     queue_offsets = block.header["queue_offset"].tolist()

@@ -152,7 +152,7 @@ class SendService:
             return store()
         with self._snapshot(context):
             stored = store()
-        self._tell(context, stored)
+        self._call_hooks(context, stored)
         return stored
 
     @contextmanager
@@ -168,7 +168,7 @@ class SendService:
             self._hooks.after_send(context, SendOutcome(error.code, error.remark, -1, -1, -1))
             raise
 
-    def _tell(self, context: SendContext, stored: Stored) -> None:
+    def _call_hooks(self, context: SendContext, stored: Stored) -> None:
         if not self._hooks:
             return
         result, success = stored.result, ResponseCode.SUCCESS
@@ -239,7 +239,7 @@ class SendService:
             with self._snapshot(context):
                 queue = self.queue_of(topic, queue_id)
                 stored = await self._append_in_threads(queue, records, record_sizes)
-            self._tell(context, stored)
+            self._call_hooks(context, stored)
             return stored
 
     async def _append_in_threads(

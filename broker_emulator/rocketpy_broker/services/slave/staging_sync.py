@@ -146,7 +146,7 @@ class StagingSync:
         self._present.add(name)
 
     def _say(self, text: str) -> None:
-        if self._throttle.may_say():
+        if self._throttle.may_log():
             logger.warning("staged blocks of master %s: %s", self._state.master, text)
 
     async def _copy(self, master: Master, name: str, copy: StagedCopy) -> None:

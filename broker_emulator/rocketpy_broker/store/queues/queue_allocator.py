@@ -60,7 +60,7 @@ class QueueAllocator:
         reason = _reason(error)
         if key in self._refused or len(self._refused) < QUEUES_MAX:
             self._refused[key] = reason, max_offset
-        if self._log_throttle.may_say():
+        if self._log_throttle.may_log():
             logger.warning("%s", self.refusal)
 
     @property

@@ -300,12 +300,12 @@ class RemotingOffsetQueries:
                         others += rest
                 except (ConnectionFailedError, BrokerError) as error:
                     failures.append(error)
-        failures += self._tell(group, firsts)
-        failures += self._tell(group, others)
+        failures += self._commit_all(group, firsts)
+        failures += self._commit_all(group, others)
         if failures:
             raise failures[0]
 
-    def _tell(
+    def _commit_all(
         self, group: str, progress: Iterable[_Progress]
     ) -> list[ConnectionFailedError | BrokerError]:
         """Commits all progress at once; returns the failures.
@@ -315,8 +315,8 @@ class RemotingOffsetQueries:
         failures = list[ConnectionFailedError | BrokerError]()
         left, retries = list(progress), Retries(self._retries)
         while left:
-            tell = partial(update_consumer_offset, self._cluster, group)
-            found = outcomes(partial(tell, *each) for each in left)
+            commit = partial(update_consumer_offset, self._cluster, group)
+            found = outcomes(partial(commit, *each) for each in left)
             failures += [each for each in found if each and not isinstance(each, BrokerBusyError)]
             busy = [each for each in found if isinstance(each, BrokerBusyError)]
             left = [at for at, each in zip(left, found, strict=True) if each in busy]
