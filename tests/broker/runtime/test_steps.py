@@ -170,7 +170,7 @@ async def test_b09_d03_reading_what_is_due_and_releasing_it_are_two_steps(
     steps = Steps(monkeypatch)
     async with start_broker() as running:
         await running.create_topic("T")
-        steps.note(timer, "void_rows")
+        steps.note(timer, "tombstoned_rows")
         await overdue(running, 1)
         steps.note(MessageStore, "append")
 
@@ -179,5 +179,5 @@ async def test_b09_d03_reading_what_is_due_and_releasing_it_are_two_steps(
                 await asyncio.sleep(0)
 
         await steps.during(asyncio.ensure_future(come()))
-    assert steps.names == ["void_rows", "append"]
+    assert steps.names == ["tombstoned_rows", "append"]
     assert len(set(steps.passes)) == 2

@@ -72,7 +72,7 @@ class LevelDelivery:
         offset = self._progress.next_offset(self._level)
         units = self._store.queue_lookup.unit_range(self._queue, offset, offset + SLOT_UNITS)
         if units is None:
-            self._progress.stand(self._level, offset)
+            self._progress.mark_undelivered(self._level, offset)
             return None
         now_ms = self._clock.now_ms()
         delivered = self._progress.is_delivered(units.physical_offsets)
@@ -82,7 +82,7 @@ class LevelDelivery:
         if end == units.begin:
             # While a later message is delivered already, only the log shows it.
             if not delivered.any():
-                self._progress.stand(self._level, units.begin)
+                self._progress.mark_undelivered(self._level, units.begin)
             return float(units.tags_codes[0] - now_ms)
         result = self._store.get_message(
             self._queue, units.begin, end, ReadLimits.of_bytes(SLOT_BYTES)

@@ -50,7 +50,7 @@ class DeliveryProgress:
         self._timer_saved = SavedTimer(TimerPosition(0, 0, 0), (None,))
         self._is_timer_dirty = False
         self._marked = 0
-        # The file of offsets covers all deliveries before this offset, except where tracks say
+        # The file of offsets covers all deliveries before this offset, except where marks say
         # otherwise.
         self._saved_mark = 0
         # The offset from which on messages were pending or unread when the timer last looked.
@@ -122,7 +122,7 @@ class DeliveryProgress:
         self._next[level] = offset
         self._levels[level].mark(self._store.positions().log_end, offset)
 
-    def stand(self, level: int, offset: int) -> None:
+    def mark_undelivered(self, level: int, offset: int) -> None:
         """Notes that no message of `level` at or after `offset` is delivered."""
         if self._levels[level].is_begun:
             self.move(level, offset)
@@ -184,11 +184,11 @@ class DeliveryProgress:
     def _take_marks(self, flushed: int) -> int:
         """Takes in progress that is on disk; returns the first log offset that it may not cover."""
         begin = flushed
-        for level, track in self._levels.items():
-            offset = track.flushed(flushed)
+        for level, progress in self._levels.items():
+            offset = progress.flushed(flushed)
             if offset is not None and offset != self._offsets.next_offset(level):
                 self._offsets.update(level, offset)
-            begin = min(begin, track.scan_begin(flushed))
+            begin = min(begin, progress.scan_begin(flushed))
         position = self._timer.flushed(flushed)
         if position is not None and position != self._timer_saved.position:
             self._timer_saved = SavedTimer(position, self._timer_saved.checkpoints)

@@ -97,7 +97,7 @@ class Prefixes:
         """Drops all known CRCs, because existing bytes have changed."""
         self._full = self.tail = self._verified = None
 
-    def go_on(self, files: QueueFiles, position: int, data: bytes, physical_end: int) -> None:
+    def extend(self, files: QueueFiles, position: int, data: bytes, physical_end: int) -> None:
         """Updates the CRCs after `data` of one file was added at the queue's end."""
         base, end = files.base_of(position), position + len(data)
         if position == base:

@@ -84,7 +84,7 @@ class ConsumerServicer:
             deliveries = await self._deliveries.receive(
                 wanted, caller.client_id, is_renewed=is_renewed
             )
-            with self._handed_over(deliveries) as left:
+            with self._released_unless_sent(deliveries) as left:
                 yield _Response(status=status.success() if left else _no_message())
                 while left:
                     message = await self._message(left[0], topic)
@@ -117,7 +117,7 @@ class ConsumerServicer:
         )
 
     @contextlib.contextmanager
-    def _handed_over(self, deliveries: Sequence[Delivery]) -> Iterator[deque[Delivery]]:
+    def _released_unless_sent(self, deliveries: Sequence[Delivery]) -> Iterator[deque[Delivery]]:
         """Yields the deliveries, from which the block removes the ones that the client has.
 
         The rest is visible soon. Raises ResponseBufferFullError.

@@ -31,7 +31,7 @@ from rocketpy_broker.services.delay.timer.position import TimerPosition
 from rocketpy_broker.services.delay.timer.records import (
     delivered_strings,
     read_times,
-    void_rows,
+    tombstoned_rows,
 )
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
@@ -149,7 +149,7 @@ class TimerDelivery:
         return 0
 
     async def _take_due(self, now_ms: int) -> Due:
-        """Returns up to SLOT_UNITS due messages, of several slots if none of them is void."""
+        """Returns up to SLOT_UNITS due messages, of several slots if none has tombstones."""
         taken = self.pending.due(now_ms, SLOT_UNITS)
         if len(taken.offsets) == 0:
             return taken
@@ -180,7 +180,7 @@ class TimerDelivery:
         if lost_count:
             lost = counted(lost_count, "timer message")
             logger.critical("lost %s: no record is left", lost)
-        block = found.block.filter(~void_rows(found.block, due))
+        block = found.block.filter(~tombstoned_rows(found.block, due))
         self._progress.begin_timer()
         released: set[int] = set()
         try:
@@ -244,5 +244,5 @@ class TimerDelivery:
             end_ms = (mark.out_ms // SECOND_MS + 1) * SECOND_MS
             if is_new[mark.row] or end_ms > self._start.delivered_ms:
                 offset = int(offsets[mark.row])
-                void = self.pending.cancel if mark.is_cancel else self.pending.supersede
-                void(mark.out_ms, mark.key, offset)
+                add_tombstone = self.pending.cancel if mark.is_cancel else self.pending.supersede
+                add_tombstone(mark.out_ms, mark.key, offset)
