@@ -96,8 +96,8 @@ class PendingMessages:
         self._slot_ms = max(seconds, 1) * SECOND_MS
         # By slot: packed messages in order of arrival, sorted runs of them, and tombstones. A
         # tombstone has two numbers: hash of a key, and the queue offset below which it deletes
-        # messages; that rises. A cancelled key has a second one for its rolled copies, with all bits of the
-        # hash inverted. The queue offset of the cancel record counts as pending.
+        # messages; that rises. A cancelled key has a second one for its rolled copies, with all
+        # bits of the hash inverted. The queue offset of the cancel record counts as pending.
         self._fresh: dict[int, bytearray] = {}
         self._runs: dict[int, list[NDArray[np.int64]]] = {}
         self._fresh_tombstones: dict[int, array[int]] = {}

@@ -146,7 +146,7 @@ class RemotingOffsetQueries:
         everything = [queue for its in queues.values() for queue in its]
         failures = self._fan_out.failures
         failures.clear()
-        ends = self._fan_out.look(everything, max_offset)
+        ends = self._fan_out.ask(everything, max_offset)
         if everything and not ends and not self._answered:
             raise next(iter(failures.values()), no_broker_error(subscription))
         begins = self._min_offsets(list(ends))
@@ -209,7 +209,7 @@ class RemotingOffsetQueries:
         if now_ms >= self._mins_until_ms:
             self._mins, self._mins_until_ms = {}, now_ms + MIN_OFFSET_MS_MAX
         new = [queue for queue in queues if queue not in self._mins]
-        self._mins |= self._fan_out.look(new, min_offset)
+        self._mins |= self._fan_out.ask(new, min_offset)
         return self._mins
 
     def _committed(
@@ -222,7 +222,7 @@ class RemotingOffsetQueries:
         if not subscription.wants_committed:
             return dict.fromkeys(queues, -1)
         group = subscription.consumer_group
-        seen = self._fan_out.look(queues, lambda *at: consumer_offset(at[0], group, at[1]))
+        seen = self._fan_out.ask(queues, lambda *at: consumer_offset(at[0], group, at[1]))
         return {queue: each.value or -1 for queue, each in seen.items()}
 
     # Single questions.
