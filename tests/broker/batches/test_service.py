@@ -216,7 +216,7 @@ async def test_s08_batches_of_many_writers_at_once_keep_each_its_order(
     small_frames: None, running: RunningBroker
 ) -> None:
     await running.create_topic("T")
-    jobs = [Job(running, writer_id=f"w{number}") for number in range(2 * service.ROLLING_MAX)]
+    jobs = [Job(running, writer_id=f"w{number}") for number in range(2 * service.ROLL_FORWARDS_MAX)]
     for number, job in enumerate(jobs):
         await job.stage((0, [b"%d-%d" % (number, n) for n in range(15)]))
     answers = await asyncio.gather(*(job.commit() for job in jobs))

@@ -58,7 +58,7 @@ class Steps:
 
 @pytest.mark.parametrize(
     ("level", "to", "names"),
-    [(0, RETRY, ["sent_back", "placed", "append"]), (-1, DEAD_LETTER, ["sent_back", "append"])],
+    [(0, RETRY, ["sent_back", "redirect", "append"]), (-1, DEAD_LETTER, ["sent_back", "append"])],
 )
 async def test_b09_r01_a_long_message_is_sent_back_in_steps(
     start_broker: StartBroker,
@@ -72,7 +72,7 @@ async def test_b09_r01_a_long_message_is_sent_back_in_steps(
         await running.create_topic("T")
         offset = await send(running, LONG)
         steps.note(service, "sent_back")
-        steps.note(DelaySchedule, "placed")
+        steps.note(DelaySchedule, "redirect")
         steps.note(MessageStore, "append")
         (code, found, _) = await steps.during(
             asyncio.ensure_future(outcome(running, offset, level))

@@ -164,8 +164,8 @@ class RollForward:
                 number = first_number(decision.queue_offset, part.before)
                 queue, block, found = records.queue, records.block, records.found
                 if found.may_wait:
-                    placed = self._destinations.placed_decided(queue, block)
-                    queue, block, found = placed.queue, placed.block, placed.found
+                    destination = self._destinations.resolve_decided(queue, block)
+                    queue, block, found = destination.queue, destination.block, destination.found
                 known = AppendHints(found, number, is_joined=True)
                 under_way = self._store.begin_append(queue, block, known)
                 pending.log_end = (await self._admission.write(under_way)).end_offset

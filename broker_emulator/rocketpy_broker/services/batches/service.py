@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 RETRY_MS = 5_000
 SWEEP_MS = 1_000
 # Batches that are rolled forward concurrently; each has four frames in memory.
-ROLLING_MAX = 4
+ROLL_FORWARDS_MAX = 4
 # Topics that the log names for one batch.
 TOPICS_NAMED = 10
 
@@ -103,7 +103,7 @@ class BatchService:
         self._pending: dict[str, DecidedBatch] = {}
         self._spent: list[_Spent] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._turns = asyncio.Semaphore(ROLLING_MAX)
+        self._roll_forward_slots = asyncio.Semaphore(ROLL_FORWARDS_MAX)
         self._start: StartTask
 
     # --- Requests ---
@@ -237,7 +237,7 @@ class BatchService:
         job = pending.decision.batch.job
         while not pending.is_done:
             try:
-                async with self._turns:
+                async with self._roll_forward_slots:
                     await self._roll_forward.run(pending)
                     await self._make_visible(pending)
                 # RocketMQ's rule: a master without slaves near its log's end does not wait.

@@ -239,11 +239,11 @@ class StagingService:
         records, sizes = command.records, command.record_sizes
         block = self._sends.checked(queue, records, sizes, is_copied=False)
         store = self._store
-        placed = self._sends.destinations.placed(queue, block, in_batch=True)
-        check_fits(placed.block, store.config, store.store_host)
-        waits = placed.queue != queue
-        stored_sizes = placed.block.sizes if waits else None
-        found = StagedRecords(queue, block, placed.sent, stored_sizes)
+        destination = self._sends.destinations.resolve(queue, block, in_batch=True)
+        check_fits(destination.block, store.config, store.store_host)
+        waits = destination.queue != queue
+        stored_sizes = destination.block.sizes if waits else None
+        found = StagedRecords(queue, block, destination.sent, stored_sizes)
         return staged.frames_of(found, store.staging.frame_bytes)
 
     async def _seal(self, job: Job, attempt: Attempt) -> None:

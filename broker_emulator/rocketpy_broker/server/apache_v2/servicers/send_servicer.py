@@ -87,7 +87,7 @@ class SendServicer:
         topic = self._topics.find(name)
         for each in messages:
             self._check_type(topic, each)
-        self._sends.gate.check(name)
+        self._sends.preconditions.check(name)
         self._topics.check_writable(name, ANY_QUEUE)
         if any(each.system_properties.message_type == v2.TRANSACTION for each in messages):
             await self._clients.note_producer(caller, name)
