@@ -109,17 +109,17 @@ class Cluster:
                 "that the broker runs"
             )
 
-        def heard(error: ConnectionFailedError | BrokerError) -> None:
+        def on_failure(error: ConnectionFailedError | BrokerError) -> None:
             if isinstance(error, ConnectionFailedError) or error.response_code in WRONG_ROUTE_CODES:
                 self._routes.doubt(topic)
 
         try:
-            return self._caller.ask_all(peer, requests, heard)
+            return self._caller.ask_all(peer, requests, on_failure)
         except ConnectionFailedError:
             moved_to = self._new_address(topic, broker_name, broker_id)
             if moved_to in {None, peer}:
                 raise
-        return self._caller.ask_all(moved_to, requests, heard)
+        return self._caller.ask_all(moved_to, requests, on_failure)
 
     def _new_address(self, topic: str, broker_name: str, broker_id: int) -> Peer | None:
         """Returns a broker's address by a new route; None if there is none now."""

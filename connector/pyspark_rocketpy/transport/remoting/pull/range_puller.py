@@ -216,7 +216,7 @@ class RangePuller:
             self._wait_for(head)
         for pipeline in list(self._pipelines):
             while pipeline.is_answered:
-                self._look_at(pipeline)
+                self._process(pipeline)
             if not (self._is_filtered or pipeline.is_done):
                 break
         found: list[Answer] = []
@@ -243,7 +243,7 @@ class RangePuller:
         else:
             self._handle_unexpected(head, asked, result)
 
-    def _look_at(self, pipeline: PullPipeline) -> None:
+    def _process(self, pipeline: PullPipeline) -> None:
         """Processes an answer that is there.
 
         An answer without progress is left until the pipeline is the head.
