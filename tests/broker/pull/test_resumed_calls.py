@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy
@@ -82,8 +82,8 @@ class CalledBroker:
         self.call_count = 0
         return GrpcOffsetQueries(CONFIG, RetryPolicy(0, 0), client_of=self._client)
 
-    def _client(self, _config: ClientConfig) -> BrokerClient:
-        return cast("BrokerClient", self)
+    def _client(self, _config: ClientConfig) -> GrpcClient:
+        return cast("GrpcClient", self)
 
     def query(self, method: Any, request: object, timeout_ms: int) -> Any:
         """Calls the broker's services as the client does; they check the request as usual."""

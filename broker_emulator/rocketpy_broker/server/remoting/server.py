@@ -123,7 +123,7 @@ Step: TypeAlias = "Answer | Coroutine[Any, Any, Answer] | Deferred"
 Processor = Callable[[Request], Step]
 
 
-class Call(NamedTuple):
+class RunningRequest(NamedTuple):
     """A request that runs on: its connection, its command, the memory that it keeps, its start."""
 
     connection: RemotingConnection
@@ -287,7 +287,9 @@ class RemotingServer:
         # The connection's events share a context, which tasks copy.
         scheduler.connection.set(connection.peer)
         try:
-            call = Call(connection, command, self._guard.begin(connection.peer, size), begin_ms)
+            call = RunningRequest(
+                connection, command, self._guard.begin(connection.peer, size), begin_ms
+            )
         except BrokerError as error:
             self._send(connection, command, self._failed(connection, command, error))
             return
@@ -305,7 +307,7 @@ class RemotingServer:
         step: Step = self._access.step(request, request.connection.peer, processor)
         return step
 
-    def _worked(self, call: Call, work: Callable[[], Step]) -> Answer | Deferred:
+    def _worked(self, call: RunningRequest, work: Callable[[], Step]) -> Answer | Deferred:
         """Returns the next step, or the answer that reports an error; starts a coroutine."""
         connection, command, charge, _ = call
         try:
@@ -330,7 +332,7 @@ class RemotingServer:
             task = self._tasks.begin(step)
         return Deferred(task, asyncio.Future.result, not command.is_one_way)
 
-    def _follow(self, call: Call, step: Deferred) -> None:
+    def _follow(self, call: RunningRequest, step: Deferred) -> None:
         """Takes the next step of a call when this one is done."""
         future, answer, is_cancelled_at_end = step
         call.connection.wait_for(future, is_cancelled_at_end=is_cancelled_at_end)
@@ -347,7 +349,7 @@ class RemotingServer:
 
         future.add_done_callback(done)
 
-    def _end(self, call: Call, answer: Answer) -> None:
+    def _end(self, call: RunningRequest, answer: Answer) -> None:
         self._guard.end(call.charge)
         if answer is not None:
             if timed := self._guard.timed:

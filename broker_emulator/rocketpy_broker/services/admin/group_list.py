@@ -17,7 +17,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services import caller
 from rocketpy_broker.services.admin.pages import page_after, page_count, shown
-from rocketpy_broker.services.groups.clients.members import GroupKey, Member, Role
+from rocketpy_broker.services.groups.clients.members import ClientRole, GroupKey, Member
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import check_group, is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
@@ -146,7 +146,7 @@ class GroupListing:
                 for (role, group), member in sorted(registrations, key=_group_of):
                     found.registrations.add(
                         group=group,
-                        is_producer=role is Role.PRODUCER,
+                        is_producer=role is ClientRole.PRODUCER,
                         address=member.address,
                         last_update_ms=member.last_update_ms,
                     )

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     StageCall: TypeAlias = _CallIterator[broker_pb2.StageBlocksResponse]
 
 
-class Answer(Protocol):
+class AnyAnswer(Protocol):
     """The answer of any method."""
 
     @property
@@ -57,7 +57,7 @@ class Answer(Protocol):
         """The broker's status code and remark."""
 
 
-AnswerT = TypeVar("AnswerT", bound=Answer)
+AnswerT = TypeVar("AnswerT", bound=AnyAnswer)
 
 SUCCESS, TOPIC_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED = 0, 17, 23
 SYSTEM_BUSY, FLUSH_DISK_TIMEOUT = 2, 10
@@ -121,7 +121,7 @@ class _Connection:
     broker_name: str
 
 
-class BrokerClient:
+class GrpcClient:
     """A client of the first endpoint that answers."""
 
     def __init__(self, config: ClientConfig) -> None:
@@ -372,17 +372,17 @@ def check(status: common_pb2.Status) -> None:
         raise BrokerError(text)
 
 
-_clients: dict[ClientConfig, BrokerClient] = {}
+_clients: dict[ClientConfig, GrpcClient] = {}
 
 
-def client_for(config: ClientConfig) -> BrokerClient:
+def client_for(config: ClientConfig) -> GrpcClient:
     """Returns this process's client for `config`, created at its first use.
 
     Raises ConnectionFailedError.
     """
     client = _clients.get(config)
     if client is None:
-        client = _clients[config] = BrokerClient(config)
+        client = _clients[config] = GrpcClient(config)
     return client
 
 

@@ -23,7 +23,7 @@ from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.grpc_v1.client import (
     SQL92,
     TOPIC_NOT_EXIST,
-    BrokerClient,
+    GrpcClient,
     check,
     client_for,
 )
@@ -76,7 +76,7 @@ class RangePuller:
             if error is not None:
                 self._retries.pause(error)
 
-    def _pull_once(self, client: BrokerClient) -> Iterator[RecordChunk]:
+    def _pull_once(self, client: GrpcClient) -> Iterator[RecordChunk]:
         """Yields one call's chunks. Raises ConnectionFailedError if it breaks."""
         begin = self._offset
         call = client.pull(self._request())

@@ -18,7 +18,7 @@ from typing import Concatenate, ParamSpec
 import numpy as np
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.groups.clients.members import Role
+from rocketpy_broker.services.groups.clients.members import ClientRole
 from rocketpy_broker.services.observability.counters.histogram import Histogram, Labels
 from rocketpy_broker.services.observability.counters.labels import (
     flag,
@@ -249,9 +249,9 @@ class EventCounter:
     # --- Groups, calls and the broker ---
 
     @harmless
-    def registered(self, role: Role, latency_ms: float) -> None:
+    def registered(self, role: ClientRole, latency_ms: float) -> None:
         """Counts a client's registration in a group, or its heartbeat."""
-        kind = Kind.CONSUMER_REGISTER if role is Role.CONSUMER else Kind.PRODUCER_REGISTER
+        kind = Kind.CONSUMER_REGISTER if role is ClientRole.CONSUMER else Kind.PRODUCER_REGISTER
         self.sums.add(Key(kind, self._cluster), 1, latency_ms=int(latency_ms))
 
     @harmless

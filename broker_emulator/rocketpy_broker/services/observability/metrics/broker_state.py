@@ -13,7 +13,7 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.clients.consumers import ConsumeType
-from rocketpy_broker.services.groups.clients.members import Role
+from rocketpy_broker.services.groups.clients.members import ClientRole
 from rocketpy_broker.services.groups.manager import is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.long_polling.wiring import LongPolling
@@ -64,7 +64,7 @@ class BrokerState:
     async def series(self) -> AsyncIterator[Series | None]:
         """Yields a series for each gauge, consumer group and delay level."""
         clients = self._groups.clients
-        producers = clients.registration_count(Role.PRODUCER)
+        producers = clients.registration_count(ClientRole.PRODUCER)
         yield "rocketmq_broker_permission", (), self._config.broker_permission
         yield "rocketmq_topic_number", (), len(self._topics)
         yield "rocketmq_consumer_group_number", (), len(self._groups.configs)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import CommitError, ConnectionFailedError
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retries import retried
 from pyspark_rocketpy.transport.retries import backoff_ms
@@ -147,7 +147,7 @@ class BatchCommitter:
     def _begin(self, request: broker_pb2.CommitBatchRequest) -> broker_pb2.BatchResponse:
         request.wait_ms_max = self._wait_ms_max
 
-        def call(client: BrokerClient) -> broker_pb2.BatchResponse:
+        def call(client: GrpcClient) -> broker_pb2.BatchResponse:
             size, size_max = request.ByteSize(), client.limits.request_bytes_max
             if size > size_max:
                 raise CommitError(
