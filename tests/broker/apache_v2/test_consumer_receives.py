@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from rocketpy_broker.server.apache_v2.receives.requests import receive_wait_ms
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.receipts import pop_service
 from rocketpy_broker.services.topics.config import TopicConfig
@@ -177,8 +177,8 @@ def test_a_deadline_below_the_least_wait_is_refused(version: str, code: v2.Code)
     assert refused.value.status_code == code
 
 
-def caller(version: str, left_ms: float | None) -> Caller:
-    return Caller("c", Language.PYTHON, version, "", "127.0.0.1:1", left_ms)
+def caller(version: str, left_ms: float | None) -> RequestContext:
+    return RequestContext("c", Language.PYTHON, version, "", "127.0.0.1:1", left_ms)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ _LANGUAGES = {"GOLANG": Language.GO, "DOT_NET": Language.DOTNET}
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class RequestContext:
     """The caller of a request; `address` is host:port of the connection.
 
     `remaining_ms` is the time until the client's deadline when the request came; None without one.
@@ -45,7 +45,7 @@ class Caller:
     remaining_ms: float | None
 
     @classmethod
-    def of(cls, context: Context) -> Caller:
+    def of(cls, context: Context) -> RequestContext:
         """Returns the caller of a call; its client id is empty if the call has none."""
         headers = headers_of(context.invocation_metadata() or ())
         remaining: Any = context.time_remaining()

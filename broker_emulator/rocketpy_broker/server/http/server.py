@@ -52,7 +52,7 @@ PATHS = (
 )
 
 
-class Routes(Protocol):
+class HttpRoutes(Protocol):
     """A part of the server below paths of its own."""
 
     hosts: HostRule
@@ -74,7 +74,7 @@ class HttpServer:
         metrics: Callable[[], Awaitable[Sequence[bytes]]],
         refusal: Callable[[], str],
         clock: Clock,
-        routes: Sequence[Routes],
+        routes: Sequence[HttpRoutes],
         access: HttpAccess | None = None,
         tls: TlsPort | None = None,
     ) -> None:

@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from rocketpy_broker.server.apache_v2.name_rules import check_group, check_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.filters.service import SQL92, TAG, FilterText
 from rocketpy_broker.services.filters.tags import ALL_TAGS
@@ -34,7 +34,7 @@ def milliseconds(duration: Duration | Timestamp) -> int:
     return duration.seconds * 1_000 + duration.nanos // 1_000_000
 
 
-def receive_wait_ms(timeout_ms: int | None, caller: Caller) -> int:
+def receive_wait_ms(timeout_ms: int | None, caller: RequestContext) -> int:
     """Returns the longest wait of a receive; without `timeout_ms` it is due to the deadline.
 
     Raises RefusedError for a deadline that is too close.
@@ -53,7 +53,7 @@ def receive_wait_ms(timeout_ms: int | None, caller: Caller) -> int:
     return before_deadline_ms(wait_ms, caller)
 
 
-def before_deadline_ms(wait_ms: int, caller: Caller) -> int:
+def before_deadline_ms(wait_ms: int, caller: RequestContext) -> int:
     """Returns a wait that ends before the client's deadline; 0 without time for it."""
     left_ms = caller.remaining_ms
     return wait_ms if left_ms is None else max(min(wait_ms, int(left_ms) - MARGIN_MS), 0)
@@ -63,7 +63,9 @@ def _clamped(wait_ms: float) -> int:
     return int(min(max(wait_ms, WAIT_MS_MIN), WAIT_MS_MAX))
 
 
-def group_and_topic(caller: Caller, group: v2.Resource, topic: v2.Resource) -> tuple[str, str]:
+def group_and_topic(
+    caller: RequestContext, group: v2.Resource, topic: v2.Resource
+) -> tuple[str, str]:
     """Returns the broker's names of a group and a topic. Raises RefusedError."""
     names = caller.name_of(group), caller.name_of(topic)
     check_group(names[0])

@@ -14,7 +14,7 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.apache_v2.endpoints import check_bytes, endpoints_for
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.receives.requests import group_and_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.servicers.route_servicer import QUEUES_A_SLOT, permission
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
@@ -40,7 +40,7 @@ class AssignmentServicer:
         return {"QueryAssignment": self._assign}
 
     async def _assign(
-        self, request: service_pb2.QueryAssignmentRequest, caller: Caller
+        self, request: service_pb2.QueryAssignmentRequest, caller: RequestContext
     ) -> service_pb2.QueryAssignmentResponse:
         caller.check_client_id()
         group, name = group_and_topic(caller, request.group, request.topic)

@@ -25,7 +25,7 @@ from rocketpy_broker.server.apache_v2.receives.requests import (
     milliseconds,
     receive_wait_ms,
 )
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.call_memory import keep
 from rocketpy_broker.services.deliveries.handles import HandleInvalidError
@@ -67,7 +67,7 @@ class ConsumerServicer:
         }
 
     async def receive(
-        self, request: service_pb2.ReceiveMessageRequest, caller: Caller
+        self, request: service_pb2.ReceiveMessageRequest, caller: RequestContext
     ) -> AsyncIterator[service_pb2.ReceiveMessageResponse]:
         """Yields the status, the messages and the delivery time."""
         topic = v2.Resource()
@@ -98,7 +98,7 @@ class ConsumerServicer:
         yield response
 
     def _pop_request(
-        self, request: service_pb2.ReceiveMessageRequest, caller: Caller
+        self, request: service_pb2.ReceiveMessageRequest, caller: RequestContext
     ) -> PopRequest:
         group, topic = group_and_topic(caller, request.group, request.message_queue.topic)
         known = self._clients.get(caller.client_id)
@@ -141,7 +141,7 @@ class ConsumerServicer:
         return message
 
     async def ack(
-        self, request: service_pb2.AckMessageRequest, caller: Caller
+        self, request: service_pb2.AckMessageRequest, caller: RequestContext
     ) -> service_pb2.AckMessageResponse:
         """Acknowledges messages; an entry for each has its result."""
         caller.check_client_id()
@@ -160,7 +160,7 @@ class ConsumerServicer:
         return response
 
     async def change(
-        self, request: service_pb2.ChangeInvisibleDurationRequest, caller: Caller
+        self, request: service_pb2.ChangeInvisibleDurationRequest, caller: RequestContext
     ) -> service_pb2.ChangeInvisibleDurationResponse:
         """Changes the invisible time of a message; each answer has the handle that is valid now.
 
@@ -182,7 +182,7 @@ class ConsumerServicer:
         return response
 
     async def forward(
-        self, request: service_pb2.ForwardMessageToDeadLetterQueueRequest, caller: Caller
+        self, request: service_pb2.ForwardMessageToDeadLetterQueueRequest, caller: RequestContext
     ) -> service_pb2.ForwardMessageToDeadLetterQueueResponse:
         """Moves a message to the dead letters of its group."""
         caller.check_client_id()

@@ -10,7 +10,7 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.apache_v2.endpoints import check_bytes, endpoints_for
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MIXED
 from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX, Perm, TopicConfig
@@ -49,7 +49,7 @@ class RouteServicer:
         return {"QueryRoute": self._route}
 
     async def _route(
-        self, request: service_pb2.QueryRouteRequest, caller: Caller
+        self, request: service_pb2.QueryRouteRequest, caller: RequestContext
     ) -> service_pb2.QueryRouteResponse:
         caller.check_client_id()
         name = caller.name_of(request.topic)

@@ -14,7 +14,7 @@ from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.sends.group_queue import queue_of_group
 from rocketpy_broker.server.apache_v2.sends.message_record import deliver_ms, encoded
 from rocketpy_broker.server.apache_v2.sends.message_rules import (
@@ -67,7 +67,7 @@ class SendServicer:
         return {"SendMessage": self._send, "RecallMessage": self._recalled}
 
     async def _send(
-        self, request: service_pb2.SendMessageRequest, caller: Caller
+        self, request: service_pb2.SendMessageRequest, caller: RequestContext
     ) -> service_pb2.SendMessageResponse:
         caller.check_client_id()
         messages = request.messages
@@ -159,7 +159,7 @@ class SendServicer:
         return entry
 
     async def _recalled(
-        self, request: service_pb2.RecallMessageRequest, caller: Caller
+        self, request: service_pb2.RecallMessageRequest, caller: RequestContext
     ) -> service_pb2.RecallMessageResponse:
         caller.check_client_id()
         name = caller.name_of(request.topic)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic, is_blank
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
 from rocketpy_broker.services.transactions.service import TransactionService
@@ -32,7 +32,7 @@ class TransactionServicer:
         return {"EndTransaction": self._end}
 
     async def _end(
-        self, request: service_pb2.EndTransactionRequest, caller: Caller
+        self, request: service_pb2.EndTransactionRequest, caller: RequestContext
     ) -> service_pb2.EndTransactionResponse:
         caller.check_client_id()
         name = caller.name_of(request.topic)

@@ -18,7 +18,7 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import InFlightLimiter
 from rocketpy_broker.server.http.api.answers import answer_json, has_messages
-from rocketpy_broker.server.http.api.calls import Caller, InnerCalls, RefusedCallError
+from rocketpy_broker.server.http.api.calls import HttpCaller, InnerCalls, RefusedCallError
 from rocketpy_broker.server.http.api.cross_site import (
     JSON_TYPE,
     ContentTypeError,
@@ -135,7 +135,7 @@ class JsonApi:
 
         return work
 
-    async def _answer(self, route: Route, caller: Caller, asked: Message) -> bytes:
+    async def _answer(self, route: Route, caller: HttpCaller, asked: Message) -> bytes:
         answer = await self._calls.call(caller, route.rpc, asked)
         return await answer_json(answer, route.entry)
 
@@ -201,8 +201,8 @@ def _error(status: HTTPStatus, code: int, message: str, headers: dict[str, str])
     return web.Response(status=status, body=text.encode(), headers={**HEADERS, **headers})
 
 
-def caller_of(request: web.Request) -> Caller:
+def caller_of(request: web.Request) -> HttpCaller:
     """Returns the client of a request."""
     name: Any = request.transport and request.transport.get_extra_info("peername")
     host, port = name[:2] if name else (request.remote or "", 0)
-    return Caller(f"http:{host}:{port}", request.headers.get("Authorization", ""))
+    return HttpCaller(f"http:{host}:{port}", request.headers.get("Authorization", ""))

@@ -14,7 +14,12 @@ from typing import TypeVar
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.cluster.name_servers import NameServers
 from pyspark_rocketpy.transport.remoting.cluster.routes import Routes, TopicRoute
-from pyspark_rocketpy.transport.remoting.net.calls import Call, Caller, ClusterConfig, Request
+from pyspark_rocketpy.transport.remoting.net.calls import (
+    Call,
+    ClusterConfig,
+    Request,
+    RequestSender,
+)
 from pyspark_rocketpy.transport.remoting.net.connections import SHARED, Connections
 from pyspark_rocketpy.transport.remoting.net.peers import NAME_SERVER_OPTION, Peer
 from pyspark_rocketpy.transport.remoting.net.responses import WRONG_ROUTE_CODES
@@ -27,7 +32,7 @@ class Cluster:
     """Requests to name servers and to brokers; for all threads."""
 
     def __init__(self, config: ClusterConfig, connections: Connections = SHARED) -> None:
-        self._caller = Caller(config, connections)
+        self._caller = RequestSender(config, connections)
         self._name_servers = NameServers(config.name_servers, self._caller)
         self._routes = Routes(self._name_servers.route)
 

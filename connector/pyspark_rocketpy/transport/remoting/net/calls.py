@@ -122,7 +122,7 @@ def _outcome(get: Callable[[], T]) -> T | ConnectionFailedError | BrokerError:
         return error
 
 
-class Caller:
+class RequestSender:
     """A sender of requests to any peer, with one configuration."""
 
     def __init__(self, config: ClusterConfig, connections: Connections = SHARED) -> None:
