@@ -33,7 +33,7 @@ class DispatchProgress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldSlice:
     """A part of an append that waits for its queue, and the progress before it."""
 
     written: Written
@@ -53,7 +53,7 @@ class Dispatcher:
         self._index = index
         self._queue_allocator = queue_allocator
         self._waiting: deque[Written] = deque()
-        self._held: dict[QueueKey, deque[_Held]] = {}
+        self._held: dict[QueueKey, deque[_HeldSlice]] = {}
         # The progress of all queues that hold nothing back.
         self._passed = self.progress = DispatchProgress(0, 0, 0)
         self.listener: Callable[[QueueKey], None] = lambda _queue: None
@@ -127,7 +127,7 @@ class Dispatcher:
             self._passed = DispatchProgress(written.reached, whole_end, written.store_timestamp_ms)
             if request.queue in self._held or not self._append(written):
                 held = self._held.setdefault(request.queue, deque())
-                held.append(_Held(written, before))
+                held.append(_HeldSlice(written, before))
             if not self._held:
                 self.progress = self._passed
 

@@ -97,7 +97,7 @@ class ApacheClients:
     async def apply_settings(self, caller: RequestContext, settings: v2.Settings) -> v2.Settings:
         """Registers a client with its settings and returns them with the broker's values.
 
-        Raises RefusedError, ParameterIllegalError, ClientsFullError.
+        Raises StatusError, ParameterIllegalError, ClientsFullError.
         """
         check_settings(settings)
         names = len(settings.subscription.subscriptions) + len(settings.publishing.topics)
@@ -112,7 +112,7 @@ class ApacheClients:
     async def renew(self, caller: RequestContext, request: service_pb2.HeartbeatRequest) -> None:
         """Extends the registrations of a client, which may be unknown after a restart.
 
-        Raises RefusedError, ParameterIllegalError, ClientsFullError and
+        Raises StatusError, ParameterIllegalError, ClientsFullError and
         SubscriptionGroupNotExistError.
         """
         if request.client_type not in PRODUCERS | CONSUMERS:
@@ -164,7 +164,7 @@ class ApacheClients:
     # --- Registration ---
 
     def _client_of(self, caller: RequestContext, settings: v2.Settings) -> KnownClient:
-        """Returns the client that settings describe. Raises RefusedError."""
+        """Returns the client that settings describe. Raises StatusError."""
         size = decoded_bytes(settings.ByteSize())
         if settings.HasField("publishing"):
             topics = dict.fromkeys(map(caller.name_of, settings.publishing.topics))

@@ -74,7 +74,7 @@ def decoder(request: type[Message]) -> Callable[[bytes], Decoded]:
     def decode(data: bytes) -> Decoded:
         if len(data) <= SMALL_BYTES_MAX or not has_more_parts(data, request, PARTS_MAX):
             return request.FromString(data)
-        return status.RefusedError(
+        return status.StatusError(
             v2.PAYLOAD_TOO_LARGE,
             f"a request of {len(data)} bytes has more than {PARTS_MAX} parts; a request of more "
             f"than {SMALL_BYTES_MAX} bytes may have at most {PARTS_MAX}. Send several requests",
@@ -130,7 +130,7 @@ def _streaming(
 
 async def _unserved(request: Message, _caller: RequestContext) -> Message:
     name = request.DESCRIPTOR.name.removesuffix("Request")
-    raise status.RefusedError(v2.NOT_IMPLEMENTED, f"this broker does not serve {name}")
+    raise status.StatusError(v2.NOT_IMPLEMENTED, f"this broker does not serve {name}")
 
 
 async def _unserved_stream(request: Message, _caller: RequestContext) -> AsyncIterator[Message]:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.topics.system import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
@@ -60,11 +60,11 @@ class RequestContext:
         )
 
     def check_client_id(self) -> None:
-        """Raises RefusedError if the call has no client id, or one that is too long to keep."""
+        """Raises StatusError if the call has no client id, or one that is too long to keep."""
         if not self.client_id:
-            raise RefusedError(v2.CLIENT_ID_REQUIRED, f"the header {CLIENT_ID} is missing; send it")
+            raise StatusError(v2.CLIENT_ID_REQUIRED, f"the header {CLIENT_ID} is missing; send it")
         if len(self.client_id) > _TEXT_CHARACTERS_MAX:
-            raise RefusedError(
+            raise StatusError(
                 v2.BAD_REQUEST,
                 f"the header {CLIENT_ID} has {len(self.client_id)} characters, limit "
                 f"{_TEXT_CHARACTERS_MAX}. Use a shorter client id",

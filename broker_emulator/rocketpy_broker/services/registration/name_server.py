@@ -43,7 +43,7 @@ STOP_MS_MAX = 1_000
 PART_TOPICS = 10_000
 
 
-class RefusedError(BrokerError):
+class NameServerRefusedError(BrokerError):
     """A request that the name server has refused."""
 
 
@@ -222,11 +222,13 @@ class NameServerRegistration:
         await self._asked(RequestCode.UNREGISTER_BROKER, header)
 
     async def _asked(self, code: RequestCode, header: Header, body: bytes = b"") -> None:
-        """Makes a request that the name server must accept. Raises RefusedError."""
+        """Makes a request that the name server must accept. Raises NameServerRefusedError."""
         answer = await self._connection.ask(code, header, body)
         if answer.code != ResponseCode.SUCCESS:
             remark = answer.remark or "it gives no reason"
-            raise RefusedError(f"it refuses {code.name} with code {answer.code}: {remark!r:.300}")
+            raise NameServerRefusedError(
+                f"it refuses {code.name} with code {answer.code}: {remark!r:.300}"
+            )
 
     # --- State ---
 

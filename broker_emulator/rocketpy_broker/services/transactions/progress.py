@@ -55,7 +55,7 @@ class _Final:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FlushedPosition:
     """Progress that holds once the log is on disk up to `log_end`."""
 
     log_end: int
@@ -82,7 +82,7 @@ class TransactionProgress:
         self._marked = 0
         self._finals: deque[_Final] = deque()
         self._owed: deque[tuple[int, Operation, _Final | None]] = deque()
-        self._next = _Place(0, 0, 0)
+        self._next = _FlushedPosition(0, 0, 0)
         store.open_from = self._open_from
 
     def _open_from(self) -> int:
@@ -168,7 +168,7 @@ class TransactionProgress:
                 if offset > max(self._committed.query(GROUP, queue.topic, queue.queue_id), 0):
                     self._committed.commit(GROUP, queue.topic, queue.queue_id, offset)
             table = self._table
-            self._next = _Place(positions.log_end, table.next_half, table.next_op)
+            self._next = _FlushedPosition(positions.log_end, table.next_half, table.next_op)
 
     # --- Starting ---
 
@@ -203,7 +203,7 @@ class TransactionProgress:
             if origin < 0:
                 self._found_final(~origin, Operation.DISCARDED, lines)
         lines.log()
-        self._next = _Place(positions.log_end, self._table.next_half, self._table.next_op)
+        self._next = _FlushedPosition(positions.log_end, self._table.next_half, self._table.next_op)
 
     def _found_half(self, half: HalfMessage) -> None:
         """Takes in a half message, in queue order; earlier ones of its transaction are older."""

@@ -16,7 +16,7 @@ from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.receives.requests import group_and_topic
 from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.servicers.route_servicer import QUEUES_A_SLOT, permission
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.popped import ANY_QUEUE
 from rocketpy_broker.services.topics.config import Perm
@@ -46,7 +46,7 @@ class AssignmentServicer:
         group, name = group_and_topic(caller, request.group, request.topic)
         topic = self._topics.get(name)
         if not (topic.perm & Perm.READ and topic.readable_queues):
-            raise RefusedError(v2.FORBIDDEN, f"topic {name!r} has no readable queue; make one so")
+            raise StatusError(v2.FORBIDDEN, f"topic {name!r} has no readable queue; make one so")
         queue = v2.MessageQueue(
             topic=request.topic,
             broker=v2.Broker(

@@ -26,7 +26,7 @@ from rocketpy_broker.server.apache_v2.receives.requests import (
     receive_wait_ms,
 )
 from rocketpy_broker.server.apache_v2.request_context import RequestContext
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.call_memory import keep
 from rocketpy_broker.services.deliveries.handles import HandleInvalidError
 from rocketpy_broker.services.deliveries.renewals import RENEWED_MS
@@ -216,9 +216,9 @@ def _invisible_ms(request: service_pb2.ReceiveMessageRequest) -> int:
 
 
 def _check_invisible_ms(invisible_ms: int, least_ms: int) -> None:
-    """Raises RefusedError."""
+    """Raises StatusError."""
     if not least_ms <= invisible_ms <= INVISIBLE_MS_MAX:
-        raise RefusedError(
+        raise StatusError(
             v2.ILLEGAL_INVISIBLE_TIME,
             f"the invisible duration is {invisible_ms} ms, accepted are {least_ms} to "
             f"{INVISIBLE_MS_MAX}. Ask for such a time",

@@ -27,7 +27,7 @@ from rocketpy_broker.server.apache_v2.receives.requests import (
     milliseconds,
 )
 from rocketpy_broker.server.apache_v2.request_context import RequestContext
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.call_memory import keep
 from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService
 from rocketpy_broker.services.pull.checks import PullRequest
@@ -128,7 +128,7 @@ class QueueServicer:
         """Commits the offset of a group in a queue; the first one creates the group."""
         group, queue = self._group_and_queue(request, caller)
         if request.offset < 0:
-            raise RefusedError(
+            raise StatusError(
                 v2.ILLEGAL_OFFSET, f"the offset is {request.offset}, accepted are 0 and more"
             )
         await self._offsets.commit(group, [CommittedOffset(queue, request.offset)])

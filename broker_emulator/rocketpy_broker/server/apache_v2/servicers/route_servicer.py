@@ -11,7 +11,7 @@ from rocketpy_broker.server.apache_v2.endpoints import check_bytes, endpoints_fo
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
 from rocketpy_broker.server.apache_v2.request_context import RequestContext
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MIXED
 from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX, Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -68,7 +68,7 @@ class RouteServicer:
         count = min(max(topic.read_queue_nums, topic.write_queue_nums), QUEUE_NUMS_MAX)
         if count < 1:
             # Clients divide by the number of queues.
-            raise RefusedError(v2.FORBIDDEN, f"topic {name!r} has no queues; add some")
+            raise StatusError(v2.FORBIDDEN, f"topic {name!r} has no queues; add some")
         check_bytes(queue, count)
         for queue_id in range(count):
             queue.id = queue_id
