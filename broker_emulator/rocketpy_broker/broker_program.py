@@ -127,9 +127,9 @@ async def _run(config: BrokerConfig, parent_pid: int | None, *, stop_at_eof: boo
     for number in _stop_signals():
         loop.add_signal_handler(number, stopped.set)
     ready: asyncio.Future[Ready] = loop.create_future()
-    ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
-    say_ready = _say_addresses if is_ephemeral else _say_ready
-    ready.add_done_callback(lambda done: say_ready(config, done.result()))
+    ready.add_done_callback(lambda _: process_tuning.freeze_start_objects())
+    print_ready = _print_addresses if is_ephemeral else _print_ready
+    ready.add_done_callback(lambda done: print_ready(config, done.result()))
     broker = Broker(config)
     if not broker.services.hooks:  # Only a hook may need pandas' objects in Arrow.
         leave_pandas_out()
@@ -155,11 +155,11 @@ def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Even
         stopped.set()
 
 
-def _say_addresses(config: BrokerConfig, ready: Ready) -> None:
+def _print_addresses(config: BrokerConfig, ready: Ready) -> None:
     print_line(json.dumps(ephemeral.addresses(config, ready)))
 
 
-def _say_ready(config: BrokerConfig, ready: Ready) -> None:
+def _print_ready(config: BrokerConfig, ready: Ready) -> None:
     recovery = ready.recovery
     how = "after a crash" if recovery.abnormal else "after a clean stop"
     if recovery.abnormal or recovery.bytes_dropped:

@@ -170,7 +170,7 @@ class BrokerProcess:
         """The exit code; None while the process runs."""
         return self._process.poll()
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         """Returns the last lines of the log."""
         try:
             with self._log_path.open("rb") as log:
@@ -202,15 +202,15 @@ class BrokerProcess:
                 if timeout.is_over(waited, self._progress()):
                     raise LocalBrokerError(
                         f"the broker did not start within {waited:.0f} s and was killed; the end "
-                        f"of its log: {self.last_words()}"
+                        f"of its log: {self.last_log_lines()}"
                     )
                 logger.warning(
-                    "the broker is still starting after %.1f s: %s", waited, self.last_words()
+                    "the broker is still starting after %.1f s: %s", waited, self.last_log_lines()
                 )
             line = self._process.stdout.readline()
         if not line.startswith(READY_PREFIX):
             self.kill()
-            raise LocalBrokerError(f"the broker did not start: {self.last_words()}")
+            raise LocalBrokerError(f"the broker did not start: {self.last_log_lines()}")
 
     def stop(self) -> None:
         """Stops the process cleanly with SIGTERM. Raises LocalBrokerError if that takes too long.

@@ -44,7 +44,7 @@ from rocketpy_broker.store.queues.readers.lookup import QueueLookup
 from rocketpy_broker.store.queues.readers.messages import MessageLookup
 from rocketpy_broker.store.queues.readers.random_reader import RandomReader
 from rocketpy_broker.store.queues.readers.range_reader import Reader
-from rocketpy_broker.store.recovery.damage_fill import MetDamages, fill_met
+from rocketpy_broker.store.recovery.damage_fill import DamageTable, fill_damages
 from rocketpy_broker.store.recovery.passes import RecoveryResult, cut
 from rocketpy_broker.store.recovery.store_opener import make_parts, recover
 from rocketpy_broker.store.removal import (
@@ -137,7 +137,7 @@ class MessageStore:
         # The reason for which a slave refuses writes.
         self.slave_refusal: str | None = None
         self._disk_full = False
-        self._damaged = MetDamages(self._log, parts.quarantine)
+        self._damaged = DamageTable(self._log, parts.quarantine)
 
     # --- Start and stop ---
 
@@ -211,7 +211,7 @@ class MessageStore:
                     self._log.drop_ahead()
                     # Only now: damage that a read has met may have been a temporary memory error.
                     met, at_ms = self._damaged.records.values(), plan.store_timestamp_ms
-                    fill_met(self._log, self._queues, met, at_ms)
+                    fill_damages(self._log, self._queues, met, at_ms)
                     self._directory.stopped(self.plan_manifest().make())
         finally:
             self._release()
@@ -445,7 +445,7 @@ class MessageStore:
 
     def _keep_apart(self, damage: Damage) -> None:
         """Records a damaged record that a read has met."""
-        self.statistics.corrupt_record_count += self._damaged.meet(damage)
+        self.statistics.corrupt_record_count += self._damaged.add(damage)
 
     # --- Removing ---
 

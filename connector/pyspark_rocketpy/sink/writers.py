@@ -28,7 +28,12 @@ from pyspark_rocketpy.errors import CommitError, OptionError, RocketpyError
 from pyspark_rocketpy.options.choices import DeliveryGuarantee
 from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.sink.columns import SinkColumns
-from pyspark_rocketpy.sink.task_writer import RowsWritten, WriteConfig, draw_token, write_batches
+from pyspark_rocketpy.sink.task_writer import (
+    RowsWritten,
+    WriteConfig,
+    generate_token,
+    write_batches,
+)
 from pyspark_rocketpy.tracebacks import hide_tracebacks
 from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.write_values import BatchJob, BatchName, CommittedBatch
@@ -62,7 +67,7 @@ class _Sink:
             options.topic,
             plan.columns.names,
             options.batch_bytes_max,
-            draw_token() if self.commits else 0,
+            generate_token() if self.commits else 0,
             is_single,
             has_keys_of_rows=options.delivery is not DeliveryGuarantee.EXACTLY_ONCE,
         )

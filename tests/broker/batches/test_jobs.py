@@ -69,7 +69,7 @@ async def test_s02_a_late_job_for_an_older_batch_takes_nothing_from_a_newer(
     assert await bodies(running) == [b"newer"]
     assert await swept(running) != []
     running.clock.advance(SWEEP_MS)
-    await running.broker.services.batches.commits.remove_spent()
+    await running.broker.services.batches.commits.remove_stored()
     assert staging_files(running) in ([], staging_files(running)[:1])
 
 

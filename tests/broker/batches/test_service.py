@@ -272,7 +272,7 @@ async def test_s08_files_go_when_their_batch_is_stored(start_broker: StartBroker
         await running.append("T", 0, b"flushes the completion, too")
         running.clock.advance(SWEEP_MS)
         await running.append("T", 0, b"the sweep has had its turn")
-        await running.broker.services.batches.commits.remove_spent()
+        await running.broker.services.batches.commits.remove_stored()
         assert staging_files(running) == []
         assert running.broker.store.staging.used_bytes == 0
 

@@ -13,7 +13,7 @@ from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
-from rocketpy_broker.store.recovery.damage_fill import fill_met
+from rocketpy_broker.store.recovery.damage_fill import fill_damages
 from rocketpy_broker.store.values import Damage
 from tests.support.blocks import wire_block
 from tests.support.store.messages import QUEUE, numbered, put, put_all, read_all
@@ -69,7 +69,7 @@ def test_f16_damage_that_the_log_has_no_more_is_not_filled(
     before = (tmp_path / "commitlog" / FIRST).read_bytes()
     (segment,) = store._log.files.segments
     damage = Damage(segment.path, 10 * SEGMENT_BYTES, 100, "was damaged")
-    fill_met(store._log, store._queues, [damage], 0)
+    fill_damages(store._log, store._queues, [damage], 0)
     assert (tmp_path / "commitlog" / FIRST).read_bytes() == before
 
 

@@ -92,7 +92,7 @@ class Finish:
     def run(self, target: BackupTarget) -> list[Finding]:
         """Finishes the copy; returns the faults of the check. Raises the target's errors."""
         if self.new_store_id:
-            target.draw_store_id()
+            target.generate_store_id()
         findings = _checked(target) if self.check else []
         target.finish()
         return findings

@@ -83,8 +83,8 @@ class CommitCheck:
             if attempt.lock.locked() or not is_untouched:
                 async with attempt.lock:
                     # Written before the start, or by another process since.
-                    survey = attempt.staged.survey
-                    await self._staging.file_call(attempt.staged, survey, long=True)
+                    scan = attempt.staged.scan
+                    await self._staging.file_call(attempt.staged, scan, long=True)
             _check_attempt(attempt, task)
         return staged
 

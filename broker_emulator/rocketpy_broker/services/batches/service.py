@@ -66,7 +66,7 @@ StartTask = Callable[[Coroutine[object, object, None]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Spent:
+class _RemovableFiles:
     """Files to be removed once the log is on disk up to `log_end`."""
 
     attempts: list[StagedAttempt]
@@ -101,7 +101,7 @@ class BatchService:
         self._throttle = LogThrottle(clock)
         self._log = BatchLog(store, clock)
         self._pending: dict[str, DecidedBatch] = {}
-        self._spent: list[_Spent] = []
+        self._removable: list[_RemovableFiles] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._roll_forward_slots = asyncio.Semaphore(ROLL_FORWARDS_MAX)
         self._start: StartTask
@@ -282,22 +282,22 @@ class BatchService:
         # Without a completion the next start searches for missing records and finds none.
         with contextlib.suppress(StoreError):
             log_end = self._log.append_completion(batch, stored_count).end_offset
-        self._spent.append(_Spent(list(pending.attempts.values()), log_end))
+        self._removable.append(_RemovableFiles(list(pending.attempts.values()), log_end))
         self._group_commit.flush_soon()
 
     async def run(self) -> None:
         """Removes unneeded files until stopped."""
         while True:
             await sleep(self._clock, SWEEP_MS)
-            await self.remove_spent()
+            await self.remove_stored()
             await self._staging.sweep()
 
-    async def remove_spent(self) -> None:
+    async def remove_stored(self) -> None:
         """Removes the files of batches once all their messages are on disk."""
         flushed = self._store.flushed_end
-        spent = [one for one in self._spent if one.log_end <= flushed]
-        self._spent = [one for one in self._spent if one.log_end > flushed]
-        for one in spent:
+        removable = [one for one in self._removable if one.log_end <= flushed]
+        self._removable = [one for one in self._removable if one.log_end > flushed]
+        for one in removable:
             await self._staging.remove_files(one.attempts)
 
     # --- Start ---

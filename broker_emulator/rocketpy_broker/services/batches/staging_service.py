@@ -190,7 +190,7 @@ class StagingService:
         """Raises StagedIllegalError for a block that does not follow the staged ones."""
         staged = attempt.staged
         if staged.end < 0:
-            await self.file_call(staged, staged.survey, long=True)
+            await self.file_call(staged, staged.scan, long=True)
         if attempt.is_gone:
             self._jobs.check_wanted(command.attempt.job)
             raise StagedIllegalError("this attempt was removed; run the task again")

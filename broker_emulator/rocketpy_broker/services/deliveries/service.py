@@ -104,7 +104,7 @@ class DeliveryService:
         self.left_work = LeftWork(tasks, clock)
         self._handles = Handles(store)
         # Forwards to the dead letters that run, by handle.
-        self._burials: dict[str, asyncio.Future[None]] = {}
+        self._forwards: dict[str, asyncio.Future[None]] = {}
         self._log_throttle = LogThrottle(clock)
 
     async def receive(
@@ -264,7 +264,7 @@ class DeliveryService:
             self._handles.replaced.discard(handle)
         return new_handle
 
-    async def bury(self, group: str, topic: str, handle: str) -> None:
+    async def forward_to_dead_letters(self, group: str, topic: str, handle: str) -> None:
         """Makes a dead letter of a message and acknowledges it.
 
         Does nothing for a message that is acknowledged, changed, delivered again, gone, or of
@@ -277,24 +277,24 @@ class DeliveryService:
             if self._log_throttle.may_log():
                 logger.info("a forward to the dead letters has no effect: %s", error)
             return
-        await self._buried(handle)
+        await self._await_forward(handle)
         if handle in self._handles.acknowledged or handle in self._handles.replaced:
             return
         # A repeated call has no effect from now on.
         self._handles.acknowledged.add(handle)
-        burial = self._burials[handle] = asyncio.get_running_loop().create_future()
+        forward = self._forwards[handle] = asyncio.get_running_loop().create_future()
         try:
-            await self._bury(group, queue, receipt, handle)
+            await self._forward(group, queue, receipt, handle)
         finally:
-            del self._burials[handle]
-            resolve(burial)
+            del self._forwards[handle]
+            resolve(forward)
 
-    async def _buried(self, handle: str) -> None:
+    async def _await_forward(self, handle: str) -> None:
         """Waits for the end of a running forward, which may fail."""
-        while (burial := self._burials.get(handle)) is not None:
-            await asyncio.wait([burial])
+        while (forward := self._forwards.get(handle)) is not None:
+            await asyncio.wait([forward])
 
-    async def _bury(self, group: str, queue: QueueKey, receipt: Receipt, handle: str) -> None:
+    async def _forward(self, group: str, queue: QueueKey, receipt: Receipt, handle: str) -> None:
         renewed = await self.renewals.take(handle)
         receipt = receipt if renewed is None else renewed.receipt
         try:
@@ -342,7 +342,7 @@ class DeliveryService:
         Raises HandleInvalidError.
         """
         queue, receipt = self._handles.receipt(group, topic, handle)
-        await self._buried(handle)
+        await self._await_forward(handle)
         if handle in self._handles.acknowledged:
             return None
         if handle in self._handles.replaced:

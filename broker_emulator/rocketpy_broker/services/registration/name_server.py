@@ -143,7 +143,7 @@ class NameServerRegistration:
             try:
                 await self._connection.connect()
                 await self._register_all()
-                self._say_registered()
+                self._log_registered()
                 retry_ms = RETRY_MS_MIN
                 await self._keep_registered()
             except (BrokerError, RemotingError) as error:
@@ -257,7 +257,7 @@ class NameServerRegistration:
                 *(self._address, error),
             )
 
-    def _say_registered(self) -> None:
+    def _log_registered(self) -> None:
         local, peer = self._connection.local_host, self._connection.peer_host
         own = self._identity.address(local)
         level = logging.WARNING if self._is_failing else logging.INFO

@@ -79,7 +79,7 @@ class StagingSync:
                 while self._has_master(address):
                     await self._sync(master)
             except (BrokerError, OSError) as error:
-                self._say(str(error))
+                self._log(str(error))
                 await sleep(self._clock, RETRY_MS)
             finally:
                 master.close()
@@ -139,13 +139,13 @@ class StagingSync:
             if name not in self._lacking and len(self._lacking) >= LACKING_MAX:
                 raise
             self._lacking[name] = change
-            self._say(f"{name} is not copied: {error}")
+            self._log(f"{name} is not copied: {error}")
             return
         self._lacking.pop(name, None)
         self._leaving.pop(name, None)
         self._present.add(name)
 
-    def _say(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         if self._throttle.may_log():
             logger.warning("staged blocks of master %s: %s", self._state.master, text)
 
@@ -160,7 +160,7 @@ class StagingSync:
                 await run_shielded(asyncio.to_thread(copy.add, piece))
             if piece is not None and not await run_shielded(asyncio.to_thread(copy.finish)):
                 # After a restart the master lists files of tasks that may go on.
-                self._say(f"{name} is not complete")
+                self._log(f"{name} is not complete")
         finally:
             await run_shielded(asyncio.to_thread(copy.discard))
 

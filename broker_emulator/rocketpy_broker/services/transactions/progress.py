@@ -81,7 +81,7 @@ class TransactionProgress:
         self._table = table
         self._marked = 0
         self._finals: deque[_Final] = deque()
-        self._owed: deque[tuple[int, Operation, _Final | None]] = deque()
+        self._unwritten_ops: deque[tuple[int, Operation, _Final | None]] = deque()
         self._next = _FlushedPosition(0, 0, 0)
         store.open_from = self._open_from
 
@@ -99,26 +99,26 @@ class TransactionProgress:
         """Notes that the final message of a half message was appended after `begin`."""
         final = _Final(begin)
         self._finals.append(final)
-        self._owe(half_offset, operation, final)
+        self._add_decision(half_offset, operation, final)
 
     def rolled_back(self, half_offset: int) -> None:
         """Notes that a half message is rolled back."""
-        self._owe(half_offset, Operation.ROLLBACK, None)
+        self._add_decision(half_offset, Operation.ROLLBACK, None)
 
     def over(self, half_offset: int, operation: Operation) -> None:
         """Notes that a half message has ended for another reason."""
-        self._owe(half_offset, operation, None)
+        self._add_decision(half_offset, operation, None)
 
-    def _owe(self, half_offset: int, operation: Operation, final: _Final | None) -> None:
-        self._owed.append((half_offset, operation, final))
+    def _add_decision(self, half_offset: int, operation: Operation, final: _Final | None) -> None:
+        self._unwritten_ops.append((half_offset, operation, final))
         self._table.decide(half_offset, operation)
 
     def write_ops(self) -> None:
-        """Appends the op messages that are owed. Raises StoreClosedError, StoreBusyError."""
-        while self._owed:
-            half_offset, operation, final = self._owed[0]
+        """Appends the unwritten op messages. Raises StoreClosedError, StoreBusyError."""
+        while self._unwritten_ops:
+            half_offset, operation, final = self._unwritten_ops[0]
             done = self._messages.append_op(half_offset, operation)
-            self._owed.popleft()
+            self._unwritten_ops.popleft()
             self._table.note(OpMessage(done.queue_offset, (half_offset,), operation))
             if final is not None:
                 final.op_end = done.end_offset

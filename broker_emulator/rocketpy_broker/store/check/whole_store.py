@@ -177,7 +177,7 @@ def _small_files(context: CheckContext) -> Iterator[Finding]:
     yield from files.manifest(context)
     yield from files.configuration(context)
     yield from files.deleted_topics(context)
-    yield from files.strangers(context)
+    yield from files.unknown_files(context)
 
 
 __all__ = ["CheckSummary", "Fault", "Finding", "Note", "StoreCheck"]

@@ -326,7 +326,7 @@ def _answer_of(
 
 
 def _failed(endpoint: str, error: grpc.RpcError) -> ConnectionFailedError:
-    code, place = error.code(), f"{endpoint}{proxies.way_to(endpoint)}"
+    code, place = error.code(), f"{endpoint}{proxies.proxy_note(endpoint)}"
     fault = f"({code.name}: {error.details()})"
     if code is grpc.StatusCode.UNIMPLEMENTED:
         problem = f"{place} answers, but is not a rocketpy broker"

@@ -189,7 +189,7 @@ class ConsumerServicer:
         group, topic = group_and_topic(caller, request.group, request.topic)
         response = service_pb2.ForwardMessageToDeadLetterQueueResponse()
         try:
-            await self._deliveries.bury(group, topic, request.receipt_handle)
+            await self._deliveries.forward_to_dead_letters(group, topic, request.receipt_handle)
         except HandleInvalidError as error:
             response.status.CopyFrom(failure(error))
         return response

@@ -52,9 +52,9 @@ class TopicRoute:
         for named in (self.data.broker_datas, self.data.queue_datas):
             names = {each.broker_name for each in named}
             if "" in names:
-                raise self._senseless("a broker without a name")
+                raise self._invalid("a broker without a name")
             if len(names) < len(named):
-                raise self._senseless("two brokers of the same name")
+                raise self._invalid("two brokers of the same name")
 
     @property
     def entry_count(self) -> int:
@@ -116,7 +116,7 @@ class TopicRoute:
             name, _, count = entry.rpartition(":")
             is_number = count.isascii() and count.isdecimal() and len(count) <= _COUNT_DIGITS_MAX
             if not (name and is_number) or name in ordered:
-                raise self._senseless(f"the order configuration {entry!r:.200}")
+                raise self._invalid(f"the order configuration {entry!r:.200}")
             ordered[name] = int(count)
         return ordered
 
@@ -124,13 +124,13 @@ class TopicRoute:
         """Returns the numbers of queues by broker. Raises BrokerError for senseless numbers."""
         for count in counts.values():
             if not 0 <= count <= QUEUES_MAX:
-                raise self._senseless(f"{count} queues at one broker, limit {QUEUES_MAX}")
+                raise self._invalid(f"{count} queues at one broker, limit {QUEUES_MAX}")
         total = sum(counts.values())
         if total > QUEUES_MAX:
-            raise self._senseless(f"{total} queues at {len(counts)} brokers, limit {QUEUES_MAX}")
+            raise self._invalid(f"{total} queues at {len(counts)} brokers, limit {QUEUES_MAX}")
         return counts
 
-    def _senseless(self, what: str) -> BrokerError:
+    def _invalid(self, what: str) -> BrokerError:
         return BrokerError(
             f"a name server of option {NAME_SERVER_OPTION} reports that topic {self.topic} has "
             f"{what}; find this name server, and register its brokers there again"

@@ -122,7 +122,7 @@ class RangePuller:
                     self._ask()
                     answers = self._next_answers()
                 except (ConnectionFailedError, BrokerError) as error:
-                    self._meet(error)
+                    self._handle_failure(error)
                     continue
                 self._outage.succeeded()
                 self._ask_ahead()
@@ -324,7 +324,7 @@ class RangePuller:
 
     # Failures.
 
-    def _meet(self, error: ConnectionFailedError | BrokerError) -> None:
+    def _handle_failure(self, error: ConnectionFailedError | BrokerError) -> None:
         """Waits, and prepares the next try. Raises the error if no retry helps."""
         head = self._pipelines[0] if self._pipelines else None
         if is_hidden_queue(error):
