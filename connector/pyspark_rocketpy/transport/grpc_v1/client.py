@@ -342,7 +342,7 @@ def _together(
 ) -> ConnectionFailedError | BrokerError:
     """Returns one error for endpoints that all failed.
 
-    The error is one that passes if any of them is.
+    The error is retriable if any of them is.
     """
     texts = []
     for endpoint, error in failures.items():
@@ -350,8 +350,8 @@ def _together(
         texts.append(f"{endpoint}: {text}" if isinstance(error, BrokerError) else text)
     text = f"{'; '.join(texts)}; check option endpoints and that the broker runs"
     kinds = [type(error) for error in failures.values()]
-    passing_first = (BrokerBusyError, ConnectionFailedError, OtherStoreError, BrokerError)
-    kind = next(kind for kind in passing_first if kind in kinds)
+    retriable_first = (BrokerBusyError, ConnectionFailedError, OtherStoreError, BrokerError)
+    kind = next(kind for kind in retriable_first if kind in kinds)
     if kind is not ConnectionFailedError:
         return kind(text)
     is_lasting = all(getattr(error, "is_lasting", False) for error in failures.values())

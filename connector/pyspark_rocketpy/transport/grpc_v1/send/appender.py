@@ -20,7 +20,7 @@ from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.transport.grpc_v1.client import AnswerT, GrpcClient, check, client_for
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retries import leaving_other_stores, retries_for
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS
+from pyspark_rocketpy.transport.retries import RETRIABLE_ERRORS
 from pyspark_rocketpy.transport.values import RetryPolicy
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Appender(Generic[RequestT, AnswerT]):
             try:
                 with leaving_other_stores(self._config):
                     return act(self._open())
-            except PASSING_ERRORS as error:
+            except RETRIABLE_ERRORS as error:
                 # Blocks after a refused one may be stored already; they are sent again after it.
                 self.close()
                 self._retries.pause(error)

@@ -23,7 +23,7 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import Call
-from pyspark_rocketpy.transport.remoting.net.responses import is_passing
+from pyspark_rocketpy.transport.remoting.net.responses import is_retriable
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 
@@ -89,7 +89,7 @@ class FanOut:
     ) -> dict[MessageQueue, BrokerAnswer[T]]:
         """Returns the answers for each queue; a broker that does not answer is missing as a whole.
 
-        Raises BrokerError for a refusal that does not pass.
+        Raises BrokerError for a refusal that is not retriable.
         """
         answers: dict[MessageQueue, BrokerAnswer[T]] = {}
         missing = _by_broker(queues)
@@ -143,14 +143,14 @@ class FanOut:
     ) -> None:
         """Takes a step for a chunk; leaves its broker out of the fan-out after an error.
 
-        Raises an error that does not pass.
+        Raises an error that is not retriable.
         """
         name, broker_id = chunk.broker_name, chunk.broker_id
         try:
             if name in answers:
                 step()
         except (ConnectionFailedError, BrokerError) as error:
-            if not is_passing(error, is_slave=broker_id != MASTER_ID):
+            if not is_retriable(error, is_slave=broker_id != MASTER_ID):
                 raise
             self.failures.setdefault(name, error)
             del answers[name]

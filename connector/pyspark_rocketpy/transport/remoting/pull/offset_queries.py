@@ -59,7 +59,7 @@ from pyspark_rocketpy.transport.remoting.net.calls import outcomes
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.pull.held_pulls import HeldPulls
 from pyspark_rocketpy.transport.remoting.pull.sampler import Sampler
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS, Retries, retried
+from pyspark_rocketpy.transport.retries import RETRIABLE_ERRORS, Retries, retried
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
 
@@ -198,7 +198,7 @@ class RemotingOffsetQueries:
         try:
             own = self._cluster.names()
             self._topics = tuple(topic for topic in self._cluster.topics() if topic not in own)
-        except PASSING_ERRORS:
+        except RETRIABLE_ERRORS:
             if self._topics is None:
                 raise
         users = [topic for topic in self._topics if not is_system_topic(topic)]
@@ -349,7 +349,7 @@ class RemotingOffsetQueries:
 
     def _retried(self, ask: Callable[[], T]) -> T:
         """Returns the answer; a connection that fails before the first one is an error at once."""
-        passing = PASSING_ERRORS if self._answered else (BrokerBusyError,)
-        answer = retried(self._retries, ask, passing)
+        retriable = RETRIABLE_ERRORS if self._answered else (BrokerBusyError,)
+        answer = retried(self._retries, ask, retriable)
         self._answered = True
         return answer

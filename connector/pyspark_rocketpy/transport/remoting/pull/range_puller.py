@@ -7,7 +7,7 @@ chunk. The plan has seen every requested offset: an offset that the master lacks
 
 The master is asked first. A slave of the route is asked if the master is away or does not answer.
 The master's turn comes again after the slaves. A slave that lacks an offset may lag, and is waited
-for. Passing errors are waited out for up to `brokerUnavailableTimeout`. A killed task leaves no
+for. Retriable errors are waited out for up to `brokerUnavailableTimeout`. A killed task leaves no
 state.
 
 Source: docs/design/remoting.md sections 2.5 and 6.7, docs/design/cluster.md sections 2.2 to 2.5.
@@ -46,7 +46,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.net.responses import (
     is_hidden_queue,
-    is_passing,
+    is_retriable,
     with_advice,
 )
 from pyspark_rocketpy.transport.remoting.pull.pipeline import (
@@ -111,7 +111,7 @@ class RangePuller:
         self._turn = 0
         self._broker_id = MASTER_ID
 
-    def pieces(self) -> Generator[RecordChunk]:
+    def chunks(self) -> Generator[RecordChunk]:
         """Yields the range's records as they come.
 
         Raises DataLossError, ConnectionFailedError, BrokerError.
@@ -126,7 +126,7 @@ class RangePuller:
                     continue
                 self._outage.succeeded()
                 self._ask_ahead()
-                yield from self._assembler.pieces(answers)
+                yield from self._assembler.chunks(answers)
         finally:
             self._drop_pipelines()
 
@@ -329,7 +329,7 @@ class RangePuller:
         head = self._pipelines[0] if self._pipelines else None
         if is_hidden_queue(error):
             raise DataLossError(f"{self._place()} are {OUT_OF_REACH} ({error})") from error
-        if not is_passing(error, is_slave=self._broker_id != MASTER_ID):
+        if not is_retriable(error, is_slave=self._broker_id != MASTER_ID):
             raise with_advice(error, is_sql=self._options.expression is not None) from error
         if isinstance(error, BrokerBusyError) and self._broker_id == MASTER_ID:
             self._window.halve()

@@ -28,7 +28,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
 )
 from pyspark_rocketpy.transport.remoting.net.calls import Call, outcomes
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS
+from pyspark_rocketpy.transport.retries import RETRIABLE_ERRORS
 from pyspark_rocketpy.transport.values import QueueTime
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
@@ -233,7 +233,7 @@ def _records(outcome: PullResult | ConnectionFailedError | BrokerError) -> memor
     """Returns the records of a pull; none if the broker is away: the task handles that."""
     if isinstance(outcome, PullResult):
         return outcome.records if outcome.status is PullStatus.FOUND else memoryview(b"")
-    if isinstance(outcome, PASSING_ERRORS):
+    if isinstance(outcome, RETRIABLE_ERRORS):
         return memoryview(b"")
     raise outcome
 

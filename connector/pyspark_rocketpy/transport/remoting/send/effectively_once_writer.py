@@ -133,7 +133,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         self._ends[queue] = result.queue_offset + send_batch.count
 
     def _is_stored(self, queue: MessageQueue, send_batch: SendBatch, /) -> bool:
-        """True if a send batch without an answer was stored. Raises errors that do not pass."""
+        """True if a send batch without an answer was stored. Raises other errors."""
         end = max_offset(self._reach.cluster, queue).answer()
         clock.sleep_ms(QUEUED_SENDS_MS)
         end = max(end, max_offset(self._reach.cluster, queue).answer())

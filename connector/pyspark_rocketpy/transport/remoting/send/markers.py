@@ -82,10 +82,10 @@ class ClusterAccess:
             tags=() if tag is None else (tag,),
         )
         is_filtered = tag is not None
-        pulled = RangePuller(self.cluster, self.limits, options, part).pieces()
-        for piece in accounted(pulled, part, is_filtered=is_filtered):
-            if len(piece.sizes):
-                yield checked_records(piece, part, piece.begin, is_filtered=is_filtered)
+        pulled = RangePuller(self.cluster, self.limits, options, part).chunks()
+        for chunk in accounted(pulled, part, is_filtered=is_filtered):
+            if len(chunk.sizes):
+                yield checked_records(chunk, part, chunk.begin, is_filtered=is_filtered)
 
 
 class ControlQueue:

@@ -5,9 +5,9 @@ queue's next send batch leaves when the previous one is acknowledged. A broker r
 have waited for 200 ms. A congestion window finds by trial the number of send batches that a broker
 takes at once.
 
-A send batch with a passing error is sent again after a while, to the same queue. A movable one goes
-to another broker's queue if its own broker does not answer. A send batch without an answer may be
-stored: its messages then come twice. Nothing is kept that a crash could lose; unacknowledged
+A send batch with a retriable error is sent again after a while, to the same queue. A movable one
+goes to another broker's queue if its own broker does not answer. A send batch without an answer may
+be stored: its messages then come twice. Nothing is kept that a crash could lose; unacknowledged
 messages may or may not be stored.
 """
 
@@ -24,7 +24,7 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.cluster.congestion_window import CongestionWindow
 from pyspark_rocketpy.transport.remoting.net.calls import Call
-from pyspark_rocketpy.transport.remoting.net.responses import is_passing, is_refused
+from pyspark_rocketpy.transport.remoting.net.responses import is_refused, is_retriable
 from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, SendResult
 from pyspark_rocketpy.transport.retries import Retries
 from pyspark_rocketpy.transport.values import RetryPolicy
@@ -196,8 +196,8 @@ class SendPipeline:
             self._ready.append(sender)
 
     def _failed(self, sender: _QueueSender, error: SendError) -> None:
-        """Pauses or moves a sender. Raises errors that do not pass, or did not in time."""
-        if not is_passing(error):
+        """Pauses or moves a sender. Raises errors that no retry helps against."""
+        if not is_retriable(error):
             raise error
         moved_to = self._other_queue(sender, error)
         if moved_to is None:
