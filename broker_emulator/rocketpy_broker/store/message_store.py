@@ -26,7 +26,7 @@ from rocketpy_broker.errors import (
     StoreError,
 )
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.store.append.appender import Appending, AppendUnderWay
+from rocketpy_broker.store.append.appender import AppendUnderWay, LogAppender
 from rocketpy_broker.store.append.batch_marks import BatchMarks
 from rocketpy_broker.store.append.log_copy import LogCopy
 from rocketpy_broker.store.cleaner import Cleaner, SegmentWait, used_ratio
@@ -89,7 +89,7 @@ class MessageStore:
         self._log, self._queues, self.index = parts.log, parts.queues, parts.index
         self.queue_allocator = QueueAllocator(self._queues, clock)
         self._dispatcher = Dispatcher(self._queues, self.index, self.queue_allocator)
-        self._appending = Appending(
+        self._appender = LogAppender(
             config,
             clock,
             self._log,
@@ -101,10 +101,10 @@ class MessageStore:
         # The appender of a slave, in place of the other one.
         self.copy = LogCopy(
             *(config, self._log, self._queues, self.queue_allocator, self._dispatcher),
-            self._appending.times,
+            self._appender.times,
         )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
-        derived = self._dispatcher, self._appending.times, self._checkpoint, self._directory
+        derived = self._dispatcher, self._appender.times, self._checkpoint, self._directory
         self._derived = DerivedFiles(config, parts, *derived)
         self.plan_manifest = self._derived.plan_manifest
         self.save_manifest = self._derived.save_manifest
@@ -113,7 +113,7 @@ class MessageStore:
         self.cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, config.hot_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self.index, self.gone_below)
-        self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
+        self.queue_lookup = QueueLookup(self._queues, self.messages, self._appender.times)
         self.random_reader = RandomReader(self._log, self._queues, self._keep_apart)
         self.batch_marks = BatchMarks(self._log)
         self.staging = StagingArea(
@@ -123,7 +123,7 @@ class MessageStore:
             min(FRAME_BYTES, (config.commit_log_segment_bytes - BLANK_BYTES) // 2),
         )
         self.deletions = TopicDeletions(
-            self._parts, self._appending.finish_append, self._forget_topic
+            self._parts, self._appender.finish_append, self._forget_topic
         )
         # Cleaning keeps records from these physical offsets on.
         self.needed_from = NOTHING_NEEDED
@@ -152,7 +152,7 @@ class MessageStore:
             is_last = self._directory.started_last
             parts = self._parts
             result, known = recover(self.config, parts, self._checkpoint, started_last=is_last)
-            self._appending.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
+            self._appender.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
             self._dispatcher.started(result.end, result.last_store_timestamp_ms)
             self._checkpoint.recovered(result.end)
             manifest = self.plan_manifest().make()
@@ -194,7 +194,7 @@ class MessageStore:
         """Flushes everything and marks a clean stop. Raises OSError; `abort` then remains."""
         if not self._directory.is_held:
             return
-        self._appending.finish_append()
+        self._appender.finish_append()
         healthy = self._refusal is None
         self._refusal = "the store is stopped"
         try:
@@ -273,7 +273,7 @@ class MessageStore:
         try:
             self.check_writable()
             self.deletions.check(queue.topic)
-            return self._appending.begin(queue, block, known, self.store_host)
+            return self._appender.begin(queue, block, known, self.store_host)
         except StoreError:
             self.statistics.put_failed()
             raise
@@ -293,7 +293,7 @@ class MessageStore:
 
     def next_offset(self, queue: QueueKey) -> int:
         """Returns the queue offset that the next record of `queue` gets."""
-        return self._appending.next_offset(queue)
+        return self._appender.next_offset(queue)
 
     # --- Flushing and dispatching ---
 
@@ -302,7 +302,7 @@ class MessageStore:
         return FlushPlan(
             self._log.unflushed_segments(),
             self._log.end,
-            self._appending.times.last_ms,
+            self._appender.times.last_ms,
             self._directory.check,
         )
 
@@ -454,7 +454,7 @@ class MessageStore:
         self._dispatcher.drop_topic(topic)
         self.deletion_counts[topic] += 1
         self._queues.forget_topic(topic)
-        self._appending.forget_topic(topic)
+        self._appender.forget_topic(topic)
 
     def expired_segment_count(self, *, manual: bool) -> int:
         """Returns the number of log segments to remove now; see `Cleaner`. Raises OSError."""

@@ -12,7 +12,7 @@ import pytest
 
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE
 from rocketpy_broker.services.batches.roll_forward import DecidedBatch, RollForward
-from rocketpy_broker.store.append.appender import Appending
+from rocketpy_broker.store.append.appender import LogAppender
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -37,7 +37,7 @@ class SlowDisk:
         self._loop_thread = threading.current_thread()
         self._entered, self._released = threading.Event(), threading.Event()
         self.held = 0
-        write, finish_append = Segment.write, Appending.finish_append
+        write, finish_append = Segment.write, LogAppender.finish_append
 
         def slow(segment: Segment, position: int, data: memoryview) -> None:
             if threading.current_thread() is not self._loop_thread:
@@ -45,14 +45,14 @@ class SlowDisk:
                 self._released.wait(WAIT_SECONDS_MAX)
             write(segment, position, data)
 
-        def told(appending: Appending) -> None:
+        def told(appender: LogAppender) -> None:
             if self._entered.is_set() and not self._released.is_set():
                 self.held += 1
                 self._released.set()
-            finish_append(appending)
+            finish_append(appender)
 
         monkeypatch.setattr(Segment, "write", slow)
-        monkeypatch.setattr(Appending, "finish_append", told)
+        monkeypatch.setattr(LogAppender, "finish_append", told)
 
     @asynccontextmanager
     async def writing(self, running: RunningBroker) -> AsyncIterator[None]:

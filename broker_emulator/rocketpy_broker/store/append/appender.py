@@ -89,7 +89,7 @@ class AppendUnderWay:
         return self._result
 
 
-class Appending:
+class LogAppender:
     """Appender of one log, in one order."""
 
     def __init__(

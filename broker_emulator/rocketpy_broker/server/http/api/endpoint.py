@@ -28,7 +28,7 @@ from rocketpy_broker.server.http.api.cross_site import (
 )
 from rocketpy_broker.server.http.api.requests import filled
 from rocketpy_broker.server.http.api.routes import PREFIX, ROUTES, Route, Sends
-from rocketpy_broker.server.http.api.sends import Sending, target_of
+from rocketpy_broker.server.http.api.sends import ApiSender, target_of
 from rocketpy_broker.server.http.bodies import body_of, skip_body
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.attempts import host_of
@@ -121,7 +121,7 @@ class JsonApi:
             if has_messages(route.answer) or route.is_unpaged:
                 # Until the client has read the answer.
                 await stack.enter_async_context(self._answers.acquire(host_of(caller.peer), 1))
-            sending = Sending(self._calls, caller, self._clock.now_ms())
+            sending = ApiSender(self._calls, caller, self._clock.now_ms())
             if route.sends is Sends.BODY:
                 return await sending.message(request.match_info["topic"], body)
             target = None

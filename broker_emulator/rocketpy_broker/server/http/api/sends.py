@@ -45,7 +45,7 @@ class MessageJsonError(BrokerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class ApiSender:
     """The sends of one request, which comes at `now_ms`. Its methods raise BrokerError."""
 
     calls: InnerCalls
