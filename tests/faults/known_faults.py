@@ -242,7 +242,7 @@ FAULTS = (
     ),
     Fault(
         "a message is stored before its queue has space",
-        STORE + "queues.queue_allocator.QueueAllocator.reserve",
+        STORE + "queues.allocator.QueueAllocator.reserve",
         nothing,
         (
             (

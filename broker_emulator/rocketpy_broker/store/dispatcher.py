@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rocketpy_broker.store.index.dispatch import IndexDispatch
+from rocketpy_broker.store.queues.allocator import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, Written
-from rocketpy_broker.store.queues.queue_allocator import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 

@@ -38,8 +38,8 @@ from rocketpy_broker.store.files.directory import DirectoryLostError, StoreDirec
 from rocketpy_broker.store.files.store_id import OtherStoreError
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
+from rocketpy_broker.store.queues.allocator import QueueAllocator
 from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
-from rocketpy_broker.store.queues.queue_allocator import QueueAllocator
 from rocketpy_broker.store.queues.readers.lookup import QueueLookup
 from rocketpy_broker.store.queues.readers.messages import MessageLookup
 from rocketpy_broker.store.queues.readers.random_reader import RandomReader

@@ -12,10 +12,10 @@ from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.log_throttle import INTERVAL_MS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues import queue_allocator as queue_allocator_module
+from rocketpy_broker.store.queues import allocator
+from rocketpy_broker.store.queues.allocator import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.files import QueueFiles
-from rocketpy_broker.store.queues.queue_allocator import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, QueueKey, ReadLimits
 from rocketpy_proto.model.codes import ResponseCode
 from tests.support.store.messages import (
@@ -247,7 +247,7 @@ def test_f17_a_queue_is_made_with_its_first_room_not_with_its_whole_length(
 def test_f17_of_very_many_queues_without_room_some_are_remembered(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch, open_store: OpenStore
 ) -> None:
-    monkeypatch.setattr(queue_allocator_module, "QUEUES_MAX", 2)
+    monkeypatch.setattr(allocator, "QUEUES_MAX", 2)
     store = open_store()
     queue_allocator = QueueAllocator(store._queues, clock)
     for queue_id in range(4):

@@ -21,8 +21,8 @@ from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.dispatcher import Dispatcher
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.queues.allocator import QueueAllocator
 from rocketpy_broker.store.queues.dispatch import AppendHints, block_requests
-from rocketpy_broker.store.queues.queue_allocator import QueueAllocator
 from rocketpy_broker.store.queues.slices import offset_bases, queue_slices
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.statistics import Put, StoreStatistics

@@ -29,8 +29,8 @@ from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.property_crc import wrong_property_crcs
 from rocketpy_broker.store.log.scanner import walk
 from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.queues.allocator import QueueAllocator
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
-from rocketpy_broker.store.queues.queue_allocator import QueueAllocator
 from rocketpy_broker.store.queues.slices import QueueSlice
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.queues.units import NO_UNITS
