@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark_rocketpy.options.choices import Delivery
+from pyspark_rocketpy.options.choices import DeliveryGuarantee
 
 Options = Mapping[str, str]
 NO_OPTIONS: Options = {}
-AT_LEAST_ONCE: Options = {"delivery": Delivery.AT_LEAST_ONCE.value}
-EXACTLY_ONCE: Options = {"delivery": Delivery.EXACTLY_ONCE.value}
+AT_LEAST_ONCE: Options = {"delivery": DeliveryGuarantee.AT_LEAST_ONCE.value}
+EXACTLY_ONCE: Options = {"delivery": DeliveryGuarantee.EXACTLY_ONCE.value}
 # Of Kafka's tuned columns: larger fetches, more records a poll, larger batches that wait for rows.
 TUNED_READ: Options = {
     "kafka.max.partition.fetch.bytes": str(8 << 20),

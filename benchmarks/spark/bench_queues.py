@@ -16,7 +16,7 @@ from benchmarks.data import sink_rows
 from benchmarks.harness import Result, compare
 from benchmarks.spark.bench_sink import ROWS, rows_of, save
 from benchmarks.spark.spark_session import spark_session
-from pyspark_rocketpy.options.choices import Delivery
+from pyspark_rocketpy.options.choices import DeliveryGuarantee
 from pyspark_rocketpy.sink.task_writer import WriteConfig, write_batches
 from pyspark_rocketpy.transport.values import BrokerLimits
 from pyspark_rocketpy.transport.write_values import (
@@ -33,7 +33,7 @@ from rocketpy_broker.store.config import FlushDiskType
 FEW, MANY = 8, 1_000
 GOAL = 0.5
 # The deliveries that our broker has.
-DELIVERIES = (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE)
+DELIVERIES = (DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE)
 BLOCK_BYTES, BATCH_ROWS = 2 << 20, 10_000
 BODY_BYTES = 100
 
@@ -95,7 +95,7 @@ def run_encoding(body_bytes: int, count: int) -> Result:
     return Result(name, comparison.ratio, "ratio", GOAL, detail=detail)
 
 
-def run_spark(spark: SparkSession, body_bytes: int, delivery: Delivery) -> Result:
+def run_spark(spark: SparkSession, body_bytes: int, delivery: DeliveryGuarantee) -> Result:
     """Returns the same for a batch job."""
     count = ROWS[body_bytes]
     frame = rows_of(spark, body_bytes, count)

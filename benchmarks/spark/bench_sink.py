@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Result, compare
 from benchmarks.spark.spark_session import spark_session
-from pyspark_rocketpy.options.choices import Delivery
+from pyspark_rocketpy.options.choices import DeliveryGuarantee
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 
@@ -41,7 +41,7 @@ def run() -> list[Result]:
     return results
 
 
-def save(frame: DataFrame, broker: LocalBroker, delivery: Delivery) -> None:
+def save(frame: DataFrame, broker: LocalBroker, delivery: DeliveryGuarantee) -> None:
     """Writes the frame once."""
     options = {"endpoints": broker.endpoint, "topic": TOPIC, "delivery": delivery.value}
     frame.write.format("rocketpy").options(**options).mode("append").save()
@@ -52,8 +52,8 @@ def run_deliveries(frame: DataFrame, flush: FlushDiskType, body_bytes: int, coun
     with LocalBroker(flush=flush, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(TOPIC, queues=QUEUES)
         comparison = compare(
-            lambda: save(frame, broker, Delivery.EXACTLY_ONCE),
-            lambda: save(frame, broker, Delivery.AT_LEAST_ONCE),
+            lambda: save(frame, broker, DeliveryGuarantee.EXACTLY_ONCE),
+            lambda: save(frame, broker, DeliveryGuarantee.AT_LEAST_ONCE),
         )
     detail = f"{count / comparison.seconds / 1e6:.2f} M rows/s exactly once"
     name = f"exactly-once / at-least-once, time, {body_bytes} B, {flush.value}"
@@ -66,7 +66,7 @@ def run_case(frame: DataFrame, flush: FlushDiskType, body_bytes: int, count: int
     with LocalBroker(flush=flush, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(TOPIC, queues=QUEUES)
         comparison = compare(
-            lambda: save(frame, broker, Delivery.AT_LEAST_ONCE),
+            lambda: save(frame, broker, DeliveryGuarantee.AT_LEAST_ONCE),
             lambda: frame.write.format("synthetic").mode("append").save(),
         )
     speed = count / comparison.seconds / 1e6

@@ -15,7 +15,7 @@ from benchmarks.harness import Comparison, Result, compare
 from benchmarks.spark.bench_sink import rows_of
 from benchmarks.spark.bench_source import fill
 from benchmarks.spark.spark_session import spark_session
-from pyspark_rocketpy.options.choices import Delivery
+from pyspark_rocketpy.options.choices import DeliveryGuarantee
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 
@@ -34,7 +34,7 @@ def read(spark: SparkSession, topic: str, address: Mapping[str, str]) -> None:
 
 def write(frame: DataFrame, address: Mapping[str, str]) -> None:
     """Writes the frame once."""
-    options = {"topic": WRITTEN, "delivery": Delivery.AT_LEAST_ONCE.value, **address}
+    options = {"topic": WRITTEN, "delivery": DeliveryGuarantee.AT_LEAST_ONCE.value, **address}
     frame.write.format("rocketpy").options(**options).mode("append").save()
 
 

@@ -91,7 +91,7 @@ class Bench:
         plan = self.store.plan_flush()
         await asyncio.to_thread(plan.run)
         self.store.flushed(plan)
-        await self.services.batches.commits.remove_spent()
+        await self.services.batches.commits.remove_stored()
 
     async def watch(self) -> None:
         """Records the delays that other tasks cause to this one."""
@@ -115,7 +115,7 @@ async def opened(folder: Path) -> AsyncIterator[Bench]:
     await services.topics.update(TopicConfig(data.TOPIC, 8, 8), create_only=True)
     async with TaskScope() as scope:
         await services.batches.commits.recover(scope.start)
-        process_tuning.leave_start_uncollected()
+        process_tuning.freeze_start_objects()
         yield Bench(store, services)
     for close in reversed(context.lifecycle.closes):
         close()

@@ -304,7 +304,7 @@ class Broker:
         from rocketpy_broker.server.http.api.calls import InnerCalls
         from rocketpy_broker.server.http.api.cross_site import HostRule
         from rocketpy_broker.server.http.api.endpoint import JsonApi
-        from rocketpy_broker.server.http.server import HttpServer, Routes
+        from rocketpy_broker.server.http.server import HttpRoutes, HttpServer
 
         running = self.server.guard
         metrics.watch("rocketpy_running_calls", lambda: running.running)
@@ -313,7 +313,7 @@ class Broker:
         names = frozenset({host.lower(), advertised.lower()} - {""})
         hosts = HostRule(is_loopback(host), names, lambda: access.is_on)
         calls = InnerCalls(rocketpy_v1, running, RocketpyV1Access(access, basic_credentials))
-        routes: list[Routes] = [JsonApi(calls, self._clock, hosts)]
+        routes: list[HttpRoutes] = [JsonApi(calls, self._clock, hosts)]
         if self._config.console is not ConsoleMode.OFF:
             from rocketpy_broker.server.http.console.endpoint import Console
 

@@ -29,7 +29,7 @@ from rocketpy_broker.embedded.temporary_store import PREFIX, TemporaryStore
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import event_loop, process_tuning
 from rocketpy_broker.runtime.process_tuning import READY_PREFIX
-from rocketpy_broker.runtime.standard_output import say
+from rocketpy_broker.runtime.standard_output import print_line
 from rocketpy_broker.services.replication.options import replication_of
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.cleaner import CleanPolicy
@@ -127,9 +127,9 @@ async def _run(config: BrokerConfig, parent_pid: int | None, *, stop_at_eof: boo
     for number in _stop_signals():
         loop.add_signal_handler(number, stopped.set)
     ready: asyncio.Future[Ready] = loop.create_future()
-    ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
-    say_ready = _say_addresses if is_ephemeral else _say_ready
-    ready.add_done_callback(lambda done: say_ready(config, done.result()))
+    ready.add_done_callback(lambda _: process_tuning.freeze_start_objects())
+    print_ready = _print_addresses if is_ephemeral else _print_ready
+    ready.add_done_callback(lambda done: print_ready(config, done.result()))
     broker = Broker(config)
     if not broker.services.hooks:  # Only a hook may need pandas' objects in Arrow.
         leave_pandas_out()
@@ -138,7 +138,7 @@ async def _run(config: BrokerConfig, parent_pid: int | None, *, stop_at_eof: boo
         broker = Broker(promoted)
         await broker.serve_until(stopped, loop.create_future())
     if not is_ephemeral:
-        say("rocketpy broker stopped")
+        print_line("rocketpy broker stopped")
 
 
 def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
@@ -155,11 +155,11 @@ def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Even
         stopped.set()
 
 
-def _say_addresses(config: BrokerConfig, ready: Ready) -> None:
-    say(json.dumps(ephemeral.addresses(config, ready)))
+def _print_addresses(config: BrokerConfig, ready: Ready) -> None:
+    print_line(json.dumps(ephemeral.addresses(config, ready)))
 
 
-def _say_ready(config: BrokerConfig, ready: Ready) -> None:
+def _print_ready(config: BrokerConfig, ready: Ready) -> None:
     recovery = ready.recovery
     how = "after a crash" if recovery.abnormal else "after a clean stop"
     if recovery.abnormal or recovery.bytes_dropped:
@@ -169,7 +169,7 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
             counted(recovery.records_scanned, "record"),
             counted(recovery.bytes_dropped, "byte"),
         )
-    say(
+    print_line(
         f"{READY_PREFIX}{address_text(ready.host, ready.port)} data={config.data} "
         f"flush={config.flush_disk_type.value}"
         + _port_text("remoting", ready.host, ready.remoting_port)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BROKER = "rocketpy_broker"
 
 
-class _Kept:
+class _InitialContents:
     """The contents of a broker that no test has made."""
 
     def __init__(self, broker: LocalBroker) -> None:
@@ -38,7 +38,7 @@ class _Kept:
             return Contents()
 
 
-_KEPT = pytest.StashKey[_Kept]()
+_INITIAL = pytest.StashKey[_InitialContents]()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -50,14 +50,14 @@ def pytest_fixture_setup(
     A test may request such a fixture, and the broker, at any time.
     """
     stash = request.config.stash
-    kept = stash.get(_KEPT, None)
+    kept = stash.get(_INITIAL, None)
     is_wide = fixturedef.scope != "function"
     before = kept.found() if kept is not None and is_wide else None
     outcome = yield
     if fixturedef.argname == BROKER and outcome.excinfo is None:
-        stash[_KEPT] = _Kept(outcome.get_result())
-    elif is_wide and _KEPT in stash:
-        kept = stash[_KEPT]
+        stash[_INITIAL] = _InitialContents(outcome.get_result())
+    elif is_wide and _INITIAL in stash:
+        kept = stash[_INITIAL]
         kept.contents |= kept.found() if before is None else kept.found() - before
 
 
@@ -92,11 +92,11 @@ def _rocketpy_left_clean(request: pytest.FixtureRequest) -> Iterator[None]:
     """Removes the contents that a test leaves in `rocketpy_broker`."""
     pid = os.getpid()
     if BROKER in request.fixturenames:
-        request.config.stash[_KEPT] = _Kept(request.getfixturevalue(BROKER))
+        request.config.stash[_INITIAL] = _InitialContents(request.getfixturevalue(BROKER))
     yield
     # A child that the test forked may reach this line, too. A test that has requested the broker
     # by `request.getfixturevalue` has its name only now.
-    kept = request.config.stash.get(_KEPT, None)
+    kept = request.config.stash.get(_INITIAL, None)
     if os.getpid() == pid and BROKER in request.fixturenames and kept is not None:
         kept.broker._clear(kept.contents)  # noqa: SLF001 (of the same package)
 

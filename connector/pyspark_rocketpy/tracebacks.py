@@ -29,28 +29,28 @@ def hide_tracebacks(kind: Kind) -> Kind:
     """Wraps the public methods of a class for Spark: their declared errors have no frames."""
     for name, value in list(vars(kind).items()):
         if isfunction(value) and not name.startswith("_"):
-            setattr(kind, name, _plain(value))
+            setattr(kind, name, _without_frames(value))
     return kind
 
 
-def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
+def hide_function_tracebacks(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function that Spark runs in a task: its declared errors have no frames."""
-    return _plain(function)
+    return _without_frames(function)
 
 
-def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
+def _without_frames(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             result = method(*args, **kwargs)
         except RocketpyError as error:
             raise _alone(error) from None
-        return _plain_items(result) if isinstance(result, Generator) else result
+        return _items_without_frames(result) if isinstance(result, Generator) else result
 
     return call
 
 
-def _plain_items(items: Iterator[Any]) -> Iterator[Any]:
+def _items_without_frames(items: Iterator[Any]) -> Iterator[Any]:
     """Yields the same items; a generator raises its errors while it runs."""
     try:
         yield from items

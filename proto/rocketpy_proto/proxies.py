@@ -33,7 +33,7 @@ def channel_options(endpoint: str) -> list[tuple[str, int]]:
     return [] if proxy_of(endpoint) is not None else [("grpc.enable_http_proxy", 0)]
 
 
-def way_to(endpoint: str) -> str:
+def proxy_note(endpoint: str) -> str:
     """Returns the proxy on the way to an endpoint, as an error text names it; empty for none."""
     proxy = proxy_of(endpoint)
     if proxy is None:

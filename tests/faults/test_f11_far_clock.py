@@ -63,7 +63,7 @@ def send_some(store: MessageStore, clock: ManualClock, count: int = 5) -> list[i
 
 def see_clock(store: MessageStore) -> None:
     """Reads the clock once, as the store does for each message."""
-    store._appending.times.next_ms()
+    store._appender.times.next_ms()
 
 
 def since(store: MessageStore, timestamp_ms: int) -> int | None:
@@ -245,7 +245,7 @@ def test_f11_a_search_by_time_finds_what_the_mended_clock_has_stored(
 def test_f11_a_search_by_time_goes_on_when_the_far_messages_are_cleaned(folder: Path) -> None:
     clock = ManualClock()
     store, _ = with_far_messages(folder, clock)
-    (fall,) = store._appending.times.falls
+    (fall,) = store._appender.times.falls
     while store._log.begin <= fall:
         send_some(store, clock, 20)
         flush_log(store)
@@ -270,7 +270,7 @@ def test_f11_clocks_that_are_wrong_again_and_again_are_bounded(restart: str, fol
         clock.advance(CONFIRM_MS)
         (time_ms,) = send_some(store, clock, 1)
     store = restarted(store, clock, restart)
-    assert len(store._appending.times.falls) == FALLS_MAX
+    assert len(store._appender.times.falls) == FALLS_MAX
     # The far message before it may have been stored at any time up to then.
     assert since(store, time_ms) == 2 * (FALLS_MAX + 6) - 2
     assert since(store, time_ms - CONFIRM_MS) == 2 * (FALLS_MAX + 6) - 2

@@ -152,7 +152,7 @@ def test_f17_a_full_disk_stops_the_queues_that_need_room_and_no_others(full_disk
     assert read_all(store, new) == [b"last"]
     assert read_all(store, old) == [b"first", *(b"%d" % one for one in range(units_left)), b"last"]
     store.dispatch()
-    assert store.growth.refusal is None
+    assert store.queue_allocator.refusal is None
     store.close()
 
 

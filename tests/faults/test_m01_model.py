@@ -164,7 +164,7 @@ class StoreAndList(RuleBasedStateMachine):
     def set_clock(self, delta_ms: int, then_ms: int) -> None:
         """Sets the clock and reads it, as each message does."""
         self.clock.jump(delta_ms)
-        self.live()._appending.times.next_ms()
+        self.live()._appender.times.next_ms()
         self.clock.advance(then_ms)
 
     @rule()

@@ -46,8 +46,8 @@ def test_d02_the_tags_code_of_a_waiting_message_is_when_it_is_due_also_after_a_r
     block = wire_block(SCHEDULE_TOPIC, [b"x"], tags="A", properties={DELAY: ["2"]}).parsed()
     stored_ms = store.append(LEVEL_2, block).store_timestamp_ms
     for _ in range(2):
-        stretch = store.queue_lookup.stretch(LEVEL_2, 0, 1)
-        assert stretch is not None
-        assert stretch.tags_codes.tolist() == [stored_ms + 5_000]
+        units = store.queue_lookup.unit_range(LEVEL_2, 0, 1)
+        assert units is not None
+        assert units.tags_codes.tolist() == [stored_ms + 5_000]
         crash(store)
         store = open_store(FlushDiskType.ASYNC_FLUSH)

@@ -27,7 +27,7 @@ def test_s08_committed_records_are_found_on_both_sides_of_damage(store: MessageS
     put(store, [b"behind"])
     block.header["prepared_transaction_offset"] = [7, 8, 9]
     store.append(QUEUE, block)
-    committed = np.concatenate(list(store.numbered.halves_from(begin)))
+    committed = np.concatenate(list(store.batch_marks.halves_from(begin)))
     assert committed.tolist() == [*halves, 7, 8, 9]
 
 

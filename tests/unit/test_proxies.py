@@ -7,7 +7,7 @@ import os
 import grpc
 import pytest
 
-from rocketpy_proto.proxies import Proxy, channel_options, is_local, proxy_of, way_to
+from rocketpy_proto.proxies import Proxy, channel_options, is_local, proxy_note, proxy_of
 from tests.support.proxies import USER, recording_proxy
 
 PROXY = f"http://{USER}@proxy.corp:3128"
@@ -130,15 +130,15 @@ def test_grpc_goes_the_way_that_we_name(
             with pytest.raises(grpc.RpcError):
                 call(b"", timeout=30)
     assert set(proxy.asked) == ({f"CONNECT {endpoint} HTTP/1.1"} if is_asked else set())
-    assert (proxy.address in way_to(endpoint)) is is_asked
+    assert (proxy.address in proxy_note(endpoint)) is is_asked
 
 
 def test_an_error_names_proxy_and_variable_and_no_credentials(
     no_variables: pytest.MonkeyPatch,
 ) -> None:
     no_variables.setenv("https_proxy", PROXY)
-    assert way_to("10.1.2.3:81") == (
+    assert proxy_note("10.1.2.3:81") == (
         " through proxy proxy.corp:3128 of environment variable https_proxy "
         "(name the host in no_proxy for a direct way)"
     )
-    assert way_to("127.0.0.1:81") == ""
+    assert proxy_note("127.0.0.1:81") == ""

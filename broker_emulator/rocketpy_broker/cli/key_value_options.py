@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 
-def named_values(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+def key_value_options(texts: Sequence[str] | None, option: str) -> dict[str, str]:
     """Returns the values by name. Raises typer.BadParameter."""
     found: dict[str, str] = {}
     for text in texts or ():

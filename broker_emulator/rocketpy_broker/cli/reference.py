@@ -93,7 +93,7 @@ class Command:
         if any(each.name == "endpoint" for each in parameters):
             parameters = [each for each in parameters if each.name not in CONNECTION_NAMES]
         usage = " ".join([*self.words, *(each.usage for each in parameters if each.is_argument)])
-        yield from (f"### `{usage}`", "", _prose(self.help), "")
+        yield from (f"### `{usage}`", "", _markdown(self.help), "")
         yield from ("| option | meaning |", "|---|---|")
         yield from (f"| {each.names} | {each.meaning} |" for each in parameters)
         yield ""
@@ -143,7 +143,7 @@ class Parameter:
     @property
     def meaning(self) -> str:
         """The help text with the default, or with `Required.`, and the environment variable."""
-        notes = [_prose(self.info.help or "")]
+        notes = [_markdown(self.info.help or "")]
         if self.is_required:
             notes += [] if self.is_argument else ["Required."]
         elif not (self.default is None or isinstance(self.default, bool) or self.default == ""):
@@ -173,7 +173,7 @@ class Parameter:
         return {int: "N", float: "N", Path: "PATH"}.get(self._type, "TEXT")
 
 
-def _prose(text: str) -> str:
+def _markdown(text: str) -> str:
     """Returns a text for one line of a table."""
     return _escaped(_BLANKS.sub(" ", text).strip())
 

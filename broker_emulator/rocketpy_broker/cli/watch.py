@@ -50,12 +50,12 @@ def show(frame: QueryView, *, as_json: bool) -> None:
         typer.echo(f"rocketpy: {note}", err=True)
 
 
-def watch(look: Callable[[], QueryView], seconds: float, *, as_json: bool) -> None:
-    """Shows frames until interrupted. Raises the errors of `look` and KeyboardInterrupt."""
+def watch(query: Callable[[], QueryView], seconds: float, *, as_json: bool) -> None:
+    """Shows frames until interrupted. Raises the errors of `query` and KeyboardInterrupt."""
     if sys.stdout.isatty() and not as_json:
-        _watch_in_place(look, seconds)
+        _watch_in_place(query, seconds)
     while True:
-        frame = look()
+        frame = query()
         time = time_of_ms(SystemClock().now_ms())
         if as_json:
             for each in frame.objects:
@@ -69,10 +69,10 @@ def watch(look: Callable[[], QueryView], seconds: float, *, as_json: bool) -> No
             leave_pipe()
 
 
-def _watch_in_place(look: Callable[[], QueryView], seconds: float) -> None:
+def _watch_in_place(query: Callable[[], QueryView], seconds: float) -> None:
     with Live(console=Console(), auto_refresh=False) as live:
         while True:
-            frame = look()
+            frame = query()
             table = output.table_of(frame.columns, frame.rows)
             time = time_of_ms(SystemClock().now_ms())
             table.caption = " · ".join([time, *map(output.printable, frame.notes)])

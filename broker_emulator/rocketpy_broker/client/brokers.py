@@ -14,7 +14,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 # The longest wait for a promoted broker, which may read much of its log first.
 MASTER_SECONDS_MAX = 60.0
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 SLAVE = "SLAVE"
 
 
@@ -74,7 +74,7 @@ def await_master(connection: BrokerConnection, seconds_max: float = MASTER_SECON
                     return True
         if clock.monotonic_ms() >= end_ms:
             return False
-        pause(LOOK_SECONDS)
+        pause(POLL_SECONDS)
 
 
 def list_users(connection: BrokerConnection) -> list[admin_pb2.User]:

@@ -27,7 +27,7 @@ class UnreachableError(ClientError):
     """No broker answers at the endpoint in time; `reason` names a fault of TLS."""
 
     def __init__(self, endpoint: str, fault: str, reason: str | None = None) -> None:
-        place = f"{endpoint}{proxies.way_to(endpoint)}"
+        place = f"{endpoint}{proxies.proxy_note(endpoint)}"
         end = "; is it running?" if reason is None else f": {reason}"
         super().__init__(f"no broker answers at {place} ({fault}){end}")
         self.endpoint = endpoint
@@ -38,7 +38,7 @@ class CallFailedError(ClientError):
     """The call failed: the answer is too large, or the endpoint is another service's."""
 
     def __init__(self, endpoint: str, fault: str, details: str) -> None:
-        place = f"{endpoint}{proxies.way_to(endpoint)}"
+        place = f"{endpoint}{proxies.proxy_note(endpoint)}"
         reason = f"the call to {place} failed ({fault}: {details})"
         if fault == "UNIMPLEMENTED":
             reason = f"{place} answers, but is no rocketpy broker ({details})"

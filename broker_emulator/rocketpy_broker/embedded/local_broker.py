@@ -263,7 +263,7 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
         if process.exit_code is not None:
             raise LocalBrokerError(
                 f"the broker has ended with exit code {process.exit_code}; the end of its log: "
-                f"{process.last_words()}"
+                f"{process.last_log_lines()}"
             )
 
     @property

@@ -28,8 +28,8 @@ STILL_STARTING_SECONDS = 5.0
 STOP_SECONDS_MAX = 15.0
 # After its time limit, a process without progress for STANDSTILL_SECONDS is given up.
 STANDSTILL_SECONDS = 15.0
-# Even with progress, a process is given up after STRETCH_MAX times its time limit.
-STRETCH_MAX = 10
+# Even with progress, a process is given up after TIME_LIMIT_FACTOR_MAX times its time limit.
+TIME_LIMIT_FACTOR_MAX = 10
 QUOTED_LINES_MAX = 20
 QUOTED_BYTES_MAX = 8 << 10
 
@@ -72,7 +72,7 @@ class ProgressTimeout:
     time, and more while it makes progress. The wait ends when one of these is reached:
     - the process has used `seconds_max` of processor time;
     - it has made no progress for STANDSTILL_SECONDS, or `seconds_max` if that is less;
-    - STRETCH_MAX times `seconds_max` is over.
+    - TIME_LIMIT_FACTOR_MAX times `seconds_max` is over.
     """
 
     def __init__(self, seconds_max: float, begin: ProcessProgress) -> None:
@@ -91,7 +91,7 @@ class ProgressTimeout:
         return (
             standing_seconds >= min(self._seconds_max, STANDSTILL_SECONDS)
             or worked_seconds >= self._seconds_max
-            or waited_seconds >= self._seconds_max * STRETCH_MAX
+            or waited_seconds >= self._seconds_max * TIME_LIMIT_FACTOR_MAX
         )
 
 
@@ -170,7 +170,7 @@ class BrokerProcess:
         """The exit code; None while the process runs."""
         return self._process.poll()
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         """Returns the last lines of the log."""
         try:
             with self._log_path.open("rb") as log:
@@ -202,15 +202,15 @@ class BrokerProcess:
                 if timeout.is_over(waited, self._progress()):
                     raise LocalBrokerError(
                         f"the broker did not start within {waited:.0f} s and was killed; the end "
-                        f"of its log: {self.last_words()}"
+                        f"of its log: {self.last_log_lines()}"
                     )
                 logger.warning(
-                    "the broker is still starting after %.1f s: %s", waited, self.last_words()
+                    "the broker is still starting after %.1f s: %s", waited, self.last_log_lines()
                 )
             line = self._process.stdout.readline()
         if not line.startswith(READY_PREFIX):
             self.kill()
-            raise LocalBrokerError(f"the broker did not start: {self.last_words()}")
+            raise LocalBrokerError(f"the broker did not start: {self.last_log_lines()}")
 
     def stop(self) -> None:
         """Stops the process cleanly with SIGTERM. Raises LocalBrokerError if that takes too long.

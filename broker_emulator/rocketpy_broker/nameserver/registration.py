@@ -22,7 +22,7 @@ TEXT_MAX = 200
 
 
 @dataclass(slots=True)
-class Registration:
+class BrokerRegistration:
     """The last registration of a broker. The broker of this process has no connection."""
 
     request: RegisterBrokerRequest
@@ -51,12 +51,12 @@ class Registration:
 
 
 @dataclass(slots=True)
-class Broker:
+class BrokerGroup:
     """The brokers of one name by id, and the topics that they have registered."""
 
     cluster: str
     is_acting_master_enabled: bool = False
-    members: dict[int, Registration] = field(default_factory=dict)
+    members: dict[int, BrokerRegistration] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     # Of static topics: JSON as received.
     mappings: dict[str, bytes] = field(default_factory=dict)
@@ -81,7 +81,9 @@ class RegistrationLog:
         kinds = (PeerLines(clock, LINES_MAX) for _ in range(3))
         self._starts, self._ends, self._takeovers = kinds
 
-    def begun(self, new: Registration, last: Registration | None, cluster: str | None) -> None:
+    def begun(
+        self, new: BrokerRegistration, last: BrokerRegistration | None, cluster: str | None
+    ) -> None:
         """Logs a broker's place in the table; its name was of `cluster`, None for a new name."""
         request, connection = new.request, new.connection
         if cluster is None:
@@ -97,13 +99,13 @@ class RegistrationLog:
             self._taken(request, connection, text)
 
     def unregistered(
-        self, known: Registration, request: BrokerRequest, connection: RemotingConnection
+        self, known: BrokerRegistration, request: BrokerRequest, connection: RemotingConnection
     ) -> None:
         """Logs the end of a broker by another connection than its own."""
         if known.connection is not connection:
             self._taken(request, connection, f"ends its registration by {_peer(known.connection)}")
 
-    def ended(self, known: Registration, why: str) -> None:
+    def ended(self, known: BrokerRegistration, why: str) -> None:
         """Logs the end of a broker without a request."""
         text = f"is removed: {why}"
         self._log(self._ends, logging.WARNING, known.request, known.connection, text)

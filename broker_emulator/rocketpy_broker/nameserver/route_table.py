@@ -18,7 +18,7 @@ import msgspec
 
 from rocketpy_broker.nameserver.entry_bytes import EntryBytes
 from rocketpy_broker.nameserver.errors import NoRouteError, RegistrationError
-from rocketpy_broker.nameserver.registration import Broker, Registration, RegistrationLog
+from rocketpy_broker.nameserver.registration import BrokerGroup, BrokerRegistration, RegistrationLog
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.remoting.connection import RemotingConnection
 from rocketpy_proto.model.configs import (
@@ -55,7 +55,7 @@ class RouteTable:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._topics: dict[str, dict[str, QueueData]] = {}
-        self._brokers: dict[str, Broker] = {}
+        self._brokers: dict[str, BrokerGroup] = {}
         self._clusters: defaultdict[str, set[str]] = defaultdict(set)
         # The brokers, by name and id, whose last registration came by a connection.
         self._registered: defaultdict[object, set[tuple[str, int]]] = defaultdict(set)
@@ -94,7 +94,7 @@ class RouteTable:
         if last is not None and before is None and _is_newer(last.data_version, version):
             return RegisterBrokerResponse()
         is_changed = before is None or before.data_version != version
-        registration = Registration(
+        registration = BrokerRegistration(
             request,
             connection,
             self._clock.monotonic_ms(),
@@ -111,11 +111,11 @@ class RouteTable:
         registration.data_version = version
         return self._master_of(request, broker)
 
-    def _member(self, name: str, broker_id: int) -> Registration | None:
+    def _member(self, name: str, broker_id: int) -> BrokerRegistration | None:
         broker = self._brokers.get(name)
         return None if broker is None else broker.members.get(broker_id)
 
-    def _place(self, new: Registration, last: Registration | None) -> Broker:
+    def _place(self, new: BrokerRegistration, last: BrokerRegistration | None) -> BrokerGroup:
         """Puts a registration in the place of the last one; returns the entry of its name.
 
         Raises TooManyEntriesError; then nothing has changed.
@@ -127,7 +127,7 @@ class RouteTable:
         broker = self._brokers.get(name)
         self._log.begun(new, last, None if broker is None else broker.cluster)
         if broker is None:
-            broker = self._brokers[name] = Broker(cluster)
+            broker = self._brokers[name] = BrokerGroup(cluster)
         elif broker.cluster != cluster:
             self._leave(broker.cluster, name)
             broker.cluster = cluster
@@ -140,7 +140,7 @@ class RouteTable:
         return broker
 
     @staticmethod
-    def _has_topics(request: RegisterBrokerRequest, broker: Broker) -> bool:
+    def _has_topics(request: RegisterBrokerRequest, broker: BrokerGroup) -> bool:
         """True if the registration's topics count: a master's, or the first slave's alone."""
         if request.broker_id == MASTER_ID:
             return True
@@ -150,7 +150,7 @@ class RouteTable:
         return not is_old and request.broker_id == min(broker.members)
 
     def _store(
-        self, name: str, broker: Broker, topics: TopicConfigTable, *, is_changed: bool
+        self, name: str, broker: BrokerGroup, topics: TopicConfigTable, *, is_changed: bool
     ) -> Iterator[None]:
         if not is_changed and topics.topic_configs.keys() <= broker.topics:
             return
@@ -176,7 +176,9 @@ class RouteTable:
         self._topics.setdefault(topic, {})[name] = queues
         self._brokers[name].topics.add(topic)
 
-    def _master_of(self, request: RegisterBrokerRequest, broker: Broker) -> RegisterBrokerResponse:
+    def _master_of(
+        self, request: RegisterBrokerRequest, broker: BrokerGroup
+    ) -> RegisterBrokerResponse:
         master = broker.members.get(MASTER_ID)
         if request.broker_id == MASTER_ID or master is None:
             return RegisterBrokerResponse()
@@ -189,7 +191,7 @@ class RouteTable:
             self._log.unregistered(known, request, connection)
             self._remove(request.broker_name, request.broker_id)
 
-    def _known(self, request: RegisterBrokerRequest | BrokerRequest) -> Registration | None:
+    def _known(self, request: RegisterBrokerRequest | BrokerRequest) -> BrokerRegistration | None:
         """Returns the registration from the request's address."""
         known = self._member(request.broker_name, request.broker_id)
         return known if known is not None and known.address == request.broker_addr else None

@@ -58,19 +58,19 @@ class GuardedClock:
         """Returns the accepted wall time in milliseconds since 1970."""
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         step_ms = now_ms - monotonic_ms
-        believed_ms = self._step_ms
-        if believed_ms is not None and step_ms - believed_ms > AHEAD_MS_MAX:
-            ahead_ms = step_ms - believed_ms
+        accepted_ms = self._step_ms
+        if accepted_ms is not None and step_ms - accepted_ms > AHEAD_MS_MAX:
+            ahead_ms = step_ms - accepted_ms
             if self._ahead.read(now_ms, monotonic_ms) < CONFIRM_MS:
-                self._tell(now_ms, ahead_ms)
-                return round(believed_ms + monotonic_ms)
+                self._log_ahead(now_ms, ahead_ms)
+                return round(accepted_ms + monotonic_ms)
             logger.warning("the broker accepts a clock reading: %d, %d ms later", now_ms, ahead_ms)
         self._ahead.forget()
         self._step_ms = step_ms
         return now_ms
 
-    def _tell(self, now_ms: int, ahead_ms: float) -> None:
-        if self._log_throttle.may_say():
+    def _log_ahead(self, now_ms: int, ahead_ms: float) -> None:
+        if self._log_throttle.may_log():
             logger.warning(
                 "the clock reads %d, %d ms ahead of its earlier readings; the broker accepts "
                 "this after %d ms",

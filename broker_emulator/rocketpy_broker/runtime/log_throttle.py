@@ -14,7 +14,7 @@ class LogThrottle:
         self._clock = clock
         self._next_ms = -float("inf")
 
-    def may_say(self) -> bool:
+    def may_log(self) -> bool:
         """True if INTERVAL_MS have passed since the last True."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_ms:

@@ -81,7 +81,7 @@ def tune() -> None:
     collect_new_objects_only()
 
 
-def leave_start_uncollected() -> None:
+def freeze_start_objects() -> None:
     """Excludes all present objects from later garbage collections; called after the start.
 
     A full collection stops every thread while it visits every object. The objects of modules and

@@ -64,7 +64,7 @@ class InFlightLimiter:
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
-    async def room(self, connection: str, size: int) -> AsyncIterator[None]:
+    async def acquire(self, connection: str, size: int) -> AsyncIterator[None]:
         """Waits for room and takes it for the time of the block.
 
         If nothing else is in flight, the size has no limit.

@@ -14,7 +14,7 @@ def drop() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Prints a line of a server, which keeps running where standard output takes none."""
     try:
         sys.stdout.write(f"{line}\n")

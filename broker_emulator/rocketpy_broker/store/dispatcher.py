@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rocketpy_broker.store.index.dispatch import IndexDispatch
+from rocketpy_broker.store.queues.allocator import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, Written
-from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
@@ -33,7 +33,7 @@ class DispatchProgress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldSlice:
     """A part of an append that waits for its queue, and the progress before it."""
 
     written: Written
@@ -47,13 +47,13 @@ class Dispatcher:
     """
 
     def __init__(
-        self, queues: ConsumeQueueTable, index: IndexDispatch, growth: QueueAllocator
+        self, queues: ConsumeQueueTable, index: IndexDispatch, queue_allocator: QueueAllocator
     ) -> None:
         self._queues = queues
         self._index = index
-        self._growth = growth
+        self._queue_allocator = queue_allocator
         self._waiting: deque[Written] = deque()
-        self._held: dict[QueueKey, deque[_Held]] = {}
+        self._held: dict[QueueKey, deque[_HeldSlice]] = {}
         # The progress of all queues that hold nothing back.
         self._passed = self.progress = DispatchProgress(0, 0, 0)
         self.listener: Callable[[QueueKey], None] = lambda _queue: None
@@ -86,8 +86,8 @@ class Dispatcher:
         """Adds an append that ends at `end` in the log. It waits for `dispatch`."""
         for request in requests[:-1]:
             last = request.units[-1]
-            end_of_run = int(last["physical_offset"]) + int(last["size"])
-            self._add(end_of_run, store_timestamp_ms, request, end_of_run, ends_append=False)
+            slice_end = int(last["physical_offset"]) + int(last["size"])
+            self._add(slice_end, store_timestamp_ms, request, slice_end, ends_append=False)
         self._add(end, store_timestamp_ms, requests[-1], end)
 
     def add_span(
@@ -127,7 +127,7 @@ class Dispatcher:
             self._passed = DispatchProgress(written.reached, whole_end, written.store_timestamp_ms)
             if request.queue in self._held or not self._append(written):
                 held = self._held.setdefault(request.queue, deque())
-                held.append(_Held(written, before))
+                held.append(_HeldSlice(written, before))
             if not self._held:
                 self.progress = self._passed
 
@@ -140,9 +140,9 @@ class Dispatcher:
         try:
             self._queues.grown(request.queue).append(request.queue_offset, request.units)
         except OSError as error:
-            self._growth.failed(request.queue, max_offset, error)
+            self._queue_allocator.failed(request.queue, max_offset, error)
             return False
-        self._growth.grew(request.queue)
+        self._queue_allocator.grew(request.queue)
         self.listener(request.queue)
         return True
 
@@ -172,5 +172,5 @@ class Dispatcher:
         self._waiting = deque(one for one in self._waiting if one.request.queue.topic != topic)
         for key in [key for key in self._held if key.topic == topic]:
             del self._held[key]
-        self._growth.forget_topic(topic)
+        self._queue_allocator.forget_topic(topic)
         self._update()

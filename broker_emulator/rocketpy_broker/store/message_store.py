@@ -26,7 +26,7 @@ from rocketpy_broker.errors import (
     StoreError,
 )
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.store.append.appender import Appending, AppendUnderWay
+from rocketpy_broker.store.append.appender import AppendUnderWay, LogAppender
 from rocketpy_broker.store.append.batch_marks import BatchMarks
 from rocketpy_broker.store.append.log_copy import LogCopy
 from rocketpy_broker.store.cleaner import Cleaner, SegmentWait, used_ratio
@@ -38,13 +38,13 @@ from rocketpy_broker.store.files.directory import DirectoryLostError, StoreDirec
 from rocketpy_broker.store.files.store_id import OtherStoreError
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
+from rocketpy_broker.store.queues.allocator import QueueAllocator
 from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
-from rocketpy_broker.store.queues.growth import QueueAllocator
 from rocketpy_broker.store.queues.readers.lookup import QueueLookup
 from rocketpy_broker.store.queues.readers.messages import MessageLookup
 from rocketpy_broker.store.queues.readers.random_reader import RandomReader
 from rocketpy_broker.store.queues.readers.range_reader import Reader
-from rocketpy_broker.store.recovery.damage_fill import MetDamages, fill_met
+from rocketpy_broker.store.recovery.damage_fill import DamageTable, fill_damages
 from rocketpy_broker.store.recovery.passes import RecoveryResult, cut
 from rocketpy_broker.store.recovery.store_opener import make_parts, recover
 from rocketpy_broker.store.removal import (
@@ -87,18 +87,24 @@ class MessageStore:
         self.recoveries = self._directory.recoveries
         parts = self._parts = make_parts(config, clock)
         self._log, self._queues, self.index = parts.log, parts.queues, parts.index
-        self.growth = QueueAllocator(self._queues, clock)
-        self._dispatcher = Dispatcher(self._queues, self.index, self.growth)
-        self._appending = Appending(
-            config, clock, self._log, self._queues, self.growth, self._dispatcher, self.statistics
+        self.queue_allocator = QueueAllocator(self._queues, clock)
+        self._dispatcher = Dispatcher(self._queues, self.index, self.queue_allocator)
+        self._appender = LogAppender(
+            config,
+            clock,
+            self._log,
+            self._queues,
+            self.queue_allocator,
+            self._dispatcher,
+            self.statistics,
         )
         # The appender of a slave, in place of the other one.
         self.copy = LogCopy(
-            *(config, self._log, self._queues, self.growth, self._dispatcher),
-            self._appending.times,
+            *(config, self._log, self._queues, self.queue_allocator, self._dispatcher),
+            self._appender.times,
         )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
-        derived = self._dispatcher, self._appending.times, self._checkpoint, self._directory
+        derived = self._dispatcher, self._appender.times, self._checkpoint, self._directory
         self._derived = DerivedFiles(config, parts, *derived)
         self.plan_manifest = self._derived.plan_manifest
         self.save_manifest = self._derived.save_manifest
@@ -107,16 +113,18 @@ class MessageStore:
         self.cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, config.hot_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self.index, self.gone_below)
-        self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
+        self.queue_lookup = QueueLookup(self._queues, self.messages, self._appender.times)
         self.random_reader = RandomReader(self._log, self._queues, self._keep_apart)
-        self.numbered = BatchMarks(self._log)
+        self.batch_marks = BatchMarks(self._log)
         self.staging = StagingArea(
             config.folder / "rocketpy" / "staging",
             config.staging_bytes_max,
             # Delayed records grow by less than their own size.
             min(FRAME_BYTES, (config.commit_log_segment_bytes - BLANK_BYTES) // 2),
         )
-        self.deletions = TopicDeletions(self._parts, self._appending.settle, self._forget_topic)
+        self.deletions = TopicDeletions(
+            self._parts, self._appender.finish_append, self._forget_topic
+        )
         # Cleaning keeps records from these physical offsets on.
         self.needed_from = NOTHING_NEEDED
         # A slave's: its master's log begins here.
@@ -129,7 +137,7 @@ class MessageStore:
         # The reason for which a slave refuses writes.
         self.slave_refusal: str | None = None
         self._disk_full = False
-        self._damaged = MetDamages(self._log, parts.quarantine)
+        self._damaged = DamageTable(self._log, parts.quarantine)
 
     # --- Start and stop ---
 
@@ -144,7 +152,7 @@ class MessageStore:
             is_last = self._directory.started_last
             parts = self._parts
             result, known = recover(self.config, parts, self._checkpoint, started_last=is_last)
-            self._appending.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
+            self._appender.times.recovered(result.last_store_timestamp_ms, result.store_time_falls)
             self._dispatcher.started(result.end, result.last_store_timestamp_ms)
             self._checkpoint.recovered(result.end)
             manifest = self.plan_manifest().make()
@@ -186,7 +194,7 @@ class MessageStore:
         """Flushes everything and marks a clean stop. Raises OSError; `abort` then remains."""
         if not self._directory.is_held:
             return
-        self._appending.settle()
+        self._appender.finish_append()
         healthy = self._refusal is None
         self._refusal = "the store is stopped"
         try:
@@ -203,7 +211,7 @@ class MessageStore:
                     self._log.drop_ahead()
                     # Only now: damage that a read has met may have been a temporary memory error.
                     met, at_ms = self._damaged.records.values(), plan.store_timestamp_ms
-                    fill_met(self._log, self._queues, met, at_ms)
+                    fill_damages(self._log, self._queues, met, at_ms)
                     self._directory.stopped(self.plan_manifest().make())
         finally:
             self._release()
@@ -265,7 +273,7 @@ class MessageStore:
         try:
             self.check_writable()
             self.deletions.check(queue.topic)
-            return self._appending.begin(queue, block, known, self.store_host)
+            return self._appender.begin(queue, block, known, self.store_host)
         except StoreError:
             self.statistics.put_failed()
             raise
@@ -285,7 +293,7 @@ class MessageStore:
 
     def next_offset(self, queue: QueueKey) -> int:
         """Returns the queue offset that the next record of `queue` gets."""
-        return self._appending.next_offset(queue)
+        return self._appender.next_offset(queue)
 
     # --- Flushing and dispatching ---
 
@@ -294,7 +302,7 @@ class MessageStore:
         return FlushPlan(
             self._log.unflushed_segments(),
             self._log.end,
-            self._appending.times.last_ms,
+            self._appender.times.last_ms,
             self._directory.check,
         )
 
@@ -355,7 +363,7 @@ class MessageStore:
 
     def dispatch(self) -> None:
         """Dispatches waiting index keys, and units that a full disk has held back."""
-        self.growth.retry()
+        self.queue_allocator.retry()
         self._dispatcher.retry()
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._dispatcher.dispatch(self._log.flushed if is_sync else self._log.end)
@@ -437,7 +445,7 @@ class MessageStore:
 
     def _keep_apart(self, damage: Damage) -> None:
         """Records a damaged record that a read has met."""
-        self.statistics.corrupt_record_count += self._damaged.meet(damage)
+        self.statistics.corrupt_record_count += self._damaged.add(damage)
 
     # --- Removing ---
 
@@ -446,7 +454,7 @@ class MessageStore:
         self._dispatcher.drop_topic(topic)
         self.deletion_counts[topic] += 1
         self._queues.forget_topic(topic)
-        self._appending.forget_topic(topic)
+        self._appender.forget_topic(topic)
 
     def expired_segment_count(self, *, manual: bool) -> int:
         """Returns the number of log segments to remove now; see `Cleaner`. Raises OSError."""

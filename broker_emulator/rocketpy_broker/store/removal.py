@@ -180,11 +180,11 @@ class TopicDeletions:
     """The deletion of topics: `mark`, `forget` and `remove_files` in one `refusing` block."""
 
     def __init__(
-        self, parts: StoreParts, settle: Callable[[], None], forget: Callable[[str], None]
+        self, parts: StoreParts, finish_append: Callable[[], None], forget: Callable[[str], None]
     ) -> None:
         self._log = parts.log
         self._queues = parts.queues
-        self._settle = settle
+        self._finish_append = finish_append
         self.forget = forget
         self._refused: set[str] = set()
 
@@ -199,7 +199,7 @@ class TopicDeletions:
         self.check(topic)
         self._refused.add(topic)
         # The records of an append under way are deleted, too.
-        self._settle()
+        self._finish_append()
         try:
             yield
         finally:

@@ -60,7 +60,7 @@ class StoreTimes:
             return max(now_ms, self.last_ms)
         if self._stability.read(now_ms, self._clock.monotonic_ms()) >= CONFIRM_MS:
             return now_ms
-        if self._log_throttle.may_say():
+        if self._log_throttle.may_log():
             logger.warning(
                 "the last message was stored %d ms ahead of the clock. New messages get its time "
                 "until the clock has run evenly for %d ms",
@@ -81,17 +81,17 @@ class StoreTimes:
 
     def copied(self, times_ms: NDArray[np.int64], physical_offsets: NDArray[np.int64]) -> None:
         """Registers records that another broker has stored, at least one."""
-        begin, seen = int(physical_offsets[0]), TimesSeen()
-        seen.go_on(self.last_ms, self.falls, begin, begin)
-        seen.see(times_ms, physical_offsets)
-        self.last_ms, self.falls = seen.last_ms, seen.falls
+        begin, scan = int(physical_offsets[0]), TimestampScan()
+        scan.resume(self.last_ms, self.falls, begin, begin)
+        scan.add(times_ms, physical_offsets)
+        self.last_ms, self.falls = scan.last_ms, scan.falls
 
     def falls_below(self, physical_end: int) -> list[int]:
         """Returns the falls below `physical_end` in the log."""
         return [offset for offset in self.falls if offset < physical_end]
 
 
-class TimesSeen:
+class TimestampScan:
     """The falls of store timestamps and the last timestamp, in a log that is read in order."""
 
     def __init__(self) -> None:
@@ -99,13 +99,13 @@ class TimesSeen:
         self.falls: list[int] = []
         self._previous_ms: int | None = None
 
-    def go_on(self, last_ms: int, falls: Iterable[int], begin: int, end: int) -> None:
+    def resume(self, last_ms: int, falls: Iterable[int], begin: int, end: int) -> None:
         """Starts at `begin`, with the known values of the records below `end`."""
         self.last_ms = last_ms
         self.falls = [offset for offset in falls if offset < begin]
         self._previous_ms = last_ms if begin == end else None
 
-    def see(self, times_ms: NDArray[np.int64], physical_offsets: NDArray[np.int64]) -> None:
+    def add(self, times_ms: NDArray[np.int64], physical_offsets: NDArray[np.int64]) -> None:
         """Adds the next records, at least one.
 
         Another broker's timestamps may fall by up to STEP_MS_MAX; such falls are ignored. After a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Delivery(str, Enum):
+class DeliveryGuarantee(str, Enum):
     """Delivery guarantees of the sink."""
 
     EXACTLY_ONCE = "exactly-once"

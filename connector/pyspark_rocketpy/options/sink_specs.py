@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_rocketpy.options.choices import Delivery
+from pyspark_rocketpy.options.choices import DeliveryGuarantee
 from pyspark_rocketpy.options.clusters import ACCESS_OPTIONS, NAME_SERVER
 from pyspark_rocketpy.options.shared import (
     CONNECT_TIMEOUT,
@@ -34,7 +34,7 @@ SINK_OPTIONS = (
     ),
     choice_spec(
         "delivery",
-        Delivery,
+        DeliveryGuarantee,
         None,
         "delivery guarantee: whether a batch that is written again stores its messages again "
         "(default: exactly-once with endpoints, at-least-once with nameServer)",

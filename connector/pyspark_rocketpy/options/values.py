@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.choices import Allocation, Delivery, FilterType, TimestampStrategy
+from pyspark_rocketpy.options.choices import (
+    Allocation,
+    DeliveryGuarantee,
+    FilterType,
+    TimestampStrategy,
+)
 from pyspark_rocketpy.options.clusters import ClusterOptions, cluster_of
 from pyspark_rocketpy.options.foreign_names import SINK_FOREIGN_NAMES, SOURCE_FOREIGN_NAMES
 from pyspark_rocketpy.options.shared import CONSUMER_GROUP, retry_topic
@@ -153,7 +158,7 @@ class SinkOptions:
     secret_key: str | None = field(repr=False)
     tls: TlsConfig | None
     topic: str | None
-    delivery: Delivery
+    delivery: DeliveryGuarantee
     # Set for effectively-once alone.
     control_topic: str | None
     txn_app_id: str | None
@@ -177,8 +182,10 @@ class SinkOptions:
         values["cluster"] = cluster_of(values, given_options(options), (), tls)
         if values["delivery"] is None:
             is_cluster = values["cluster"] is not None
-            values["delivery"] = Delivery.AT_LEAST_ONCE if is_cluster else Delivery.EXACTLY_ONCE
-        if values["delivery"] is not Delivery.EFFECTIVELY_ONCE:
+            values["delivery"] = (
+                DeliveryGuarantee.AT_LEAST_ONCE if is_cluster else DeliveryGuarantee.EXACTLY_ONCE
+            )
+        if values["delivery"] is not DeliveryGuarantee.EFFECTIVELY_ONCE:
             if CONTROL_TOPIC.lower() in given_options(options):
                 raise OptionError(
                     "option controlTopic is for delivery effectively-once; leave it out, or set "
@@ -190,7 +197,7 @@ class SinkOptions:
         return parsed
 
     def _check(self) -> None:
-        if self.cluster is not None and self.delivery is Delivery.EXACTLY_ONCE:
+        if self.cluster is not None and self.delivery is DeliveryGuarantee.EXACTLY_ONCE:
             raise OptionError(
                 "option delivery is exactly-once, which a cluster of Apache RocketMQ cannot do: "
                 "it cannot make messages of several queues visible together, and only once. "
@@ -198,7 +205,7 @@ class SinkOptions:
                 "UNIQ_KEY both times. With effectively-once the task looks for a row before it "
                 "sends the row again"
             )
-        if self.cluster is None and self.delivery is Delivery.EFFECTIVELY_ONCE:
+        if self.cluster is None and self.delivery is DeliveryGuarantee.EFFECTIVELY_ONCE:
             raise OptionError(
                 "option delivery is effectively-once, which is only for clusters of Apache "
                 "RocketMQ (option nameServer); with endpoints set it to exactly-once, the stronger "
@@ -211,7 +218,7 @@ class SinkOptions:
             )
         if (self.txn_app_id is None) != (self.txn_version is None):
             raise OptionError("set both options txnAppId and txnVersion, or none of them")
-        if self.txn_app_id is not None and self.delivery is not Delivery.EXACTLY_ONCE:
+        if self.txn_app_id is not None and self.delivery is not DeliveryGuarantee.EXACTLY_ONCE:
             raise OptionError(
                 "option txnAppId is set, but delivery is at-least-once; leave out delivery, or "
                 "txnAppId and txnVersion"

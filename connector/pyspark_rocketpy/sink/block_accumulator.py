@@ -57,13 +57,13 @@ class BlockAccumulator:
             if queue.size_bytes + size_bytes > block_bytes_max:
                 yield self._leave(key)
             elif self._waiting_bytes > self._waiting_bytes_max:
-                yield from self._relieved()
+                yield from self._take_largest()
 
     def rest(self) -> Iterator[Block]:
         """Yields all waiting blocks."""
         yield from self._all_leave(list(self._queues))
 
-    def _relieved(self) -> Iterator[Block]:
+    def _take_largest(self) -> Iterator[Block]:
         keys = sorted(self._queues, key=lambda key: self._queues[key].size_bytes)
         kept_bytes, left_bytes, count = self._waiting_bytes_max * KEPT_SHARE, 0, 0
         while self._waiting_bytes - left_bytes > kept_bytes:

@@ -17,7 +17,7 @@ from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.transport.values import BrokerLimits
 
 # Columns that identify a message; the first that a row has is used.
-_TELLING = ("keys", "messageGroup", "tags")
+_IDENTIFYING = ("keys", "messageGroup", "tags")
 _SHOWN_MAX = 60
 
 
@@ -58,7 +58,7 @@ class Rows:
     def where(self, index: int) -> str:
         """Returns a row's position and an identifying value, for an error."""
         place = f"row {self.numbers[index]} of partition {self.partition}"
-        for name in _TELLING:
+        for name in _IDENTIFYING:
             column = self.column(name)
             value = None if column is None else _shown(column[index])
             if value:

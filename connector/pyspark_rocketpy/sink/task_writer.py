@@ -70,7 +70,7 @@ def write_batches(
     Raises ColumnError, OversizeMessageError, CommitError, BrokerError, ConnectionFailedError.
     """
     job = config.job_of(batch_name)
-    attempt = Attempt(job, partition, draw_token()) if job.token else None
+    attempt = Attempt(job, partition, generate_token()) if job.token else None
     with contextlib.closing(config.transport.block_writer(attempt)) as writer:
         task = _Task(config, writer, batch_name, partition)
         for block in task.blocks(batches):
@@ -78,7 +78,7 @@ def write_batches(
         return RowsWritten(job, task.rows, writer.finish())
 
 
-def draw_token() -> int:
+def generate_token() -> int:
     """Returns a token for one job or attempt; never 0, and never the same twice."""
     return secrets.randbelow((1 << 63) - 1) + 1
 

@@ -25,10 +25,15 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_rocketpy.errors import CommitError, OptionError, RocketpyError
-from pyspark_rocketpy.options.choices import Delivery
+from pyspark_rocketpy.options.choices import DeliveryGuarantee
 from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.sink.columns import SinkColumns
-from pyspark_rocketpy.sink.task_writer import RowsWritten, WriteConfig, draw_token, write_batches
+from pyspark_rocketpy.sink.task_writer import (
+    RowsWritten,
+    WriteConfig,
+    generate_token,
+    write_batches,
+)
 from pyspark_rocketpy.tracebacks import hide_tracebacks
 from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.write_values import BatchJob, BatchName, CommittedBatch
@@ -54,7 +59,7 @@ class _Sink:
 
     def __init__(self, plan: SinkPlan, *, is_single: bool = False) -> None:
         options = plan.options
-        self.commits = options.delivery is not Delivery.AT_LEAST_ONCE
+        self.commits = options.delivery is not DeliveryGuarantee.AT_LEAST_ONCE
         self._transport = plan.transport
         self._fail_on_data_loss = options.fail_on_data_loss
         self._config = WriteConfig(
@@ -62,9 +67,9 @@ class _Sink:
             options.topic,
             plan.columns.names,
             options.batch_bytes_max,
-            draw_token() if self.commits else 0,
+            generate_token() if self.commits else 0,
             is_single,
-            has_keys_of_rows=options.delivery is not Delivery.EXACTLY_ONCE,
+            has_keys_of_rows=options.delivery is not DeliveryGuarantee.EXACTLY_ONCE,
         )
 
     def write(self, batches: Iterator[pa.RecordBatch], name: BatchName) -> RowsWritten:

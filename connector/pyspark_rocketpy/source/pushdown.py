@@ -44,7 +44,7 @@ class Interval:
     begin: int = 0
     end: int = NUMBER_MAX
 
-    def meet(self, other: Interval) -> Interval:
+    def intersect(self, other: Interval) -> Interval:
         """Returns the intersection of both."""
         return Interval(max(self.begin, other.begin), min(self.end, other.end))
 
@@ -75,15 +75,15 @@ class PushedFilters:
         """Returns the pushed filters narrowed by one more filter."""
         column = getattr(one, "attribute", ())
         if column == ("queueId",):
-            return replace(self, queue_ids=_meet(self.queue_ids, _values(one)))
+            return replace(self, queue_ids=_intersection(self.queue_ids, _values(one)))
         if column == ("tags",):
-            return replace(self, tags=_meet(self.tags, _values(one)))
+            return replace(self, tags=_intersection(self.tags, _values(one)))
         if column == ("keys",):
             return replace(self, keys=self.keys | _keys(one))
         if column == ("queueOffset",):
-            return replace(self, offsets=self.offsets.meet(_interval(one, 1)))
+            return replace(self, offsets=self.offsets.intersect(_interval(one, 1)))
         if column == ("storeTimestamp",):
-            times_ms = self.times_ms.meet(_interval(one, _MICROSECONDS_PER_MS))
+            times_ms = self.times_ms.intersect(_interval(one, _MICROSECONDS_PER_MS))
             return replace(self, times_ms=times_ms)
         return self
 
@@ -154,7 +154,9 @@ def _keys(one: Filter) -> frozenset[str]:
     return frozenset()
 
 
-def _meet(known: frozenset[Any] | None, values: Sequence[Any] | None) -> frozenset[Any] | None:
+def _intersection(
+    known: frozenset[Any] | None, values: Sequence[Any] | None
+) -> frozenset[Any] | None:
     if values is None:
         return known
     return frozenset(values) if known is None else known.intersection(values)

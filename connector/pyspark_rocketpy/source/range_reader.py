@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.source.columns import BROKER_NAME
 from pyspark_rocketpy.source.message_filter import MessageFilter
-from pyspark_rocketpy.transport.rebatching import RecordChunk, accounted, checked_records, cut
+from pyspark_rocketpy.transport.rebatching import RecordChunk, accounted, checked_records, rebatch
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.record import to_record_batches
 from rocketpy_proto.record.block.arrays import repeated
@@ -52,9 +52,9 @@ def read_ranges(
     for part in ranges:
         reader = _RangeReader(config, part, schema)
         with closing(config.transport.pull(part, config.pull)) as pulled:
-            pieces = accounted(pulled, part, is_filtered=config.pull.is_filtered)
-            for piece in cut(pieces, config.pull.fetch_bytes_max):
-                yield from (batch for batch in reader.batches(piece) if batch.num_rows)
+            chunks = accounted(pulled, part, is_filtered=config.pull.is_filtered)
+            for chunk in rebatch(chunks, config.pull.fetch_bytes_max):
+                yield from (batch for batch in reader.batches(chunk) if batch.num_rows)
 
 
 class _RangeReader:
@@ -70,10 +70,10 @@ class _RangeReader:
         self._decoded = pa.schema(own or [_ANY_FIELD])
         self._offset = part.begin
 
-    def batches(self, piece: RecordChunk) -> Iterator[pa.RecordBatch]:
-        """Returns the matching messages of a piece. Raises OffsetError."""
-        self._offset = max(self._offset, piece.begin)
-        block = checked_records(piece, self._range, self._offset, is_filtered=self._is_filtered)
+    def batches(self, chunk: RecordChunk) -> Iterator[pa.RecordBatch]:
+        """Returns the matching messages of a chunk. Raises OffsetError."""
+        self._offset = max(self._offset, chunk.begin)
+        block = checked_records(chunk, self._range, self._offset, is_filtered=self._is_filtered)
         self._offset = int(block.header["queue_offset"][-1]) + 1
         batches = to_record_batches(self._wanted.select(block), self._decoded)
         return batches if self._decoded == self._schema else map(self._completed, batches)

@@ -161,7 +161,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         runs_on = limit == _OWN_LIMITS and self._pinned_end is None
         hold_ms = self._admission.hold_ms() if runs_on and self._idle else 0
         found, answer = self._planner.reconciled(checkpoint, self._seen, hold_ms)
-        self._settle(found)
+        self._report_losses(found)
         if not is_first_offset(start):
             # After a cut, so that the group's progress excludes messages that are not read yet.
             self._report(found.positions, found.epochs)
@@ -185,7 +185,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.consumer_group
         return next_offset(end, start, group, new, origin, found.kept)
 
-    def _settle(self, found: Reconciled) -> None:
+    def _report_losses(self, found: Reconciled) -> None:
         """Raises DataLossError, or logs lost messages; logs messages out of reach once."""
         known, self._hidden = self._hidden, {(loss.topic, loss.queue) for loss in found.hidden}
         fails = self._options.fail_on_data_loss

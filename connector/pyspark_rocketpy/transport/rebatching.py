@@ -61,17 +61,17 @@ class RecordChunk:
         )
 
 
-def cut(pieces: Iterable[RecordChunk], bytes_max: int) -> Iterator[RecordChunk]:
+def rebatch(chunks: Iterable[RecordChunk], bytes_max: int) -> Iterator[RecordChunk]:
     """Yields the same records in chunks of up to `bytes_max` bytes, but at least one record.
 
     Lost offsets also end a chunk.
     """
     parts: list[RecordChunk] = []
-    for piece in pieces:
-        if parts and parts[-1].end != piece.begin:
+    for chunk in chunks:
+        if parts and parts[-1].end != chunk.begin:
             yield from _joined(parts)
             parts = []
-        rest = piece
+        rest = chunk
         while (count := _fitting(rest, parts, bytes_max)) < len(rest.sizes):
             head, rest = rest.split(count)
             yield from _joined([*parts, head])
@@ -80,10 +80,10 @@ def cut(pieces: Iterable[RecordChunk], bytes_max: int) -> Iterator[RecordChunk]:
     yield from _joined(parts)
 
 
-def _fitting(piece: RecordChunk, parts: list[RecordChunk], bytes_max: int) -> int:
-    """Returns how many records of `piece` fit after the records of `parts`."""
+def _fitting(chunk: RecordChunk, parts: list[RecordChunk], bytes_max: int) -> int:
+    """Returns how many records of `chunk` fit after the records of `parts`."""
     gathered = sum(len(part.records) for part in parts)
-    fitting = int(np.searchsorted(np.cumsum(piece.sizes), bytes_max - gathered, "right"))
+    fitting = int(np.searchsorted(np.cumsum(chunk.sizes), bytes_max - gathered, "right"))
     return max(fitting, 0 if gathered else 1)
 
 
@@ -99,34 +99,34 @@ def _joined(parts: list[RecordChunk]) -> Iterator[RecordChunk]:
 
 
 def accounted(
-    pieces: Iterable[RecordChunk], part: QueueRange, *, is_filtered: bool
+    chunks: Iterable[RecordChunk], part: QueueRange, *, is_filtered: bool
 ) -> Iterator[RecordChunk]:
     """Yields the chunks, after checking that each one continues the previous one.
 
     Raises OffsetError, also if a chunk without a filter has fewer records than offsets.
     """
     offset = part.begin
-    for piece in pieces:
-        count, offset_count = len(piece.sizes), piece.end - piece.begin
-        is_next = offset <= piece.begin < piece.end <= part.end
+    for chunk in chunks:
+        count, offset_count = len(chunk.sizes), chunk.end - chunk.begin
+        is_next = offset <= chunk.begin < chunk.end <= part.end
         if not is_next or count > offset_count or (count < offset_count and not is_filtered):
-            reason = f"{count} records for offsets [{piece.begin}, {piece.end})"
+            reason = f"{count} records for offsets [{chunk.begin}, {chunk.end})"
             raise wrong_answer(part, offset, reason)
-        offset = piece.end
-        yield piece
+        offset = chunk.end
+        yield chunk
 
 
 def checked_records(
-    piece: RecordChunk, part: QueueRange, offset: int, *, is_filtered: bool
+    chunk: RecordChunk, part: QueueRange, offset: int, *, is_filtered: bool
 ) -> RecordBlock:
     """Returns the records of a chunk, checked to be whole and the range's own from `offset` on.
 
     Raises OffsetError.
     """
     try:
-        block = RecordBlock.parse(piece.records, piece.sizes)
+        block = RecordBlock.parse(chunk.records, chunk.sizes)
         block.verify_body_crc()
-        span = QueueSpan(part.topic, part.queue_id, offset, piece.end)
+        span = QueueSpan(part.topic, part.queue_id, offset, chunk.end)
         block.verify_span(span, is_gapless=not is_filtered)
     except MalformedRecordError as error:
         raise OffsetError(

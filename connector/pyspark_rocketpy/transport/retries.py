@@ -19,8 +19,8 @@ BACKOFF_MS_MAX = 5_000
 _DOUBLINGS_MAX = 13
 OUTAGE_OPTION = "brokerUnavailableTimeout"
 
-PassingError = ConnectionFailedError | BrokerBusyError
-PASSING_ERRORS = (ConnectionFailedError, BrokerBusyError)
+RetriableError = ConnectionFailedError | BrokerBusyError
+RETRIABLE_ERRORS = (ConnectionFailedError, BrokerBusyError)
 
 
 def backoff_ms(first_ms: int, failures: int) -> int:
@@ -97,16 +97,16 @@ class Outage(Retries):
 def retried(
     policy: RetryPolicy,
     call: Callable[[], T],
-    passing: tuple[type[PassingError], ...] = PASSING_ERRORS,
+    retriable: tuple[type[RetriableError], ...] = RETRIABLE_ERRORS,
     disconnect: Callable[[], None] = _ignore,
 ) -> T:
     """Returns the result of `call`, which must be harmless to repeat.
 
-    Raises errors that do not pass, and errors that have not passed after the retries.
+    Raises other errors, and the last retriable one after the retries.
     """
     retries = Retries(policy, disconnect)
     while True:
         try:
             return call()
-        except passing as error:
+        except retriable as error:
             retries.pause(error)

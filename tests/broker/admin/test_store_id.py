@@ -173,7 +173,7 @@ def test_f5_a_flipped_bit_of_the_id_is_mended_from_its_other_copy(tmp_path: Path
     data = path.read_bytes()
     for place in range(len(data)):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
-        assert store_id.load_or_draw(path) == first
+        assert store_id.load_or_generate(path) == first
         assert path.read_bytes() == data
 
 

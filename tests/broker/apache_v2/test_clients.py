@@ -166,7 +166,7 @@ async def test_an_idle_stream_has_no_time_limit_for_its_first_settings(
     """Opens a stream as the SDK for Python does minutes before it sends settings again."""
     async with apache.telemetry() as call:
         await call.initial_metadata()
-        unfinished = apache.running.broker.server.unfinished
+        unfinished = apache.running.broker.server.incomplete_requests
         apache.running.clock.advance(10 * UNFINISHED_MS_MAX)
         assert (await apache.heartbeat(v2.PRODUCER)).code == v2.OK
         assert unfinished.ended == 0

@@ -105,7 +105,7 @@ async def test_s10_an_abort_that_is_cut_off_leaves_no_files(
     assert (area.used_bytes, staging_files(running)) == (0, [])
 
 
-async def test_s10_a_job_that_begins_to_commit_is_not_put_away_as_idle(
+async def test_s10_a_job_that_begins_to_commit_is_not_discarded_as_idle(
     monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
     """Asserts that no other work runs between the check of an attempt and the decision."""

@@ -102,7 +102,7 @@ async def test_s08_what_stopped_half_way_is_finished_by_the_next_start(
         assert (answer.outcome, answer.record_count) == (COMMITTED, 5)
         assert await bodies(running) == [b"a", b"b", b"c", b"d", b"e"]
         assert (await Job(running, token=4).commit()).outcome == ALREADY
-        await running.broker.services.batches.commits.remove_spent()
+        await running.broker.services.batches.commits.remove_stored()
     async with start_broker() as running:
         assert (await restarted(running, job)).outcome == COMMITTED
         assert await bodies(running) == [b"a", b"b", b"c", b"d", b"e"]

@@ -216,7 +216,7 @@ async def test_s08_batches_of_many_writers_at_once_keep_each_its_order(
     small_frames: None, running: RunningBroker
 ) -> None:
     await running.create_topic("T")
-    jobs = [Job(running, writer_id=f"w{number}") for number in range(2 * service.ROLLING_MAX)]
+    jobs = [Job(running, writer_id=f"w{number}") for number in range(2 * service.ROLL_FORWARDS_MAX)]
     for number, job in enumerate(jobs):
         await job.stage((0, [b"%d-%d" % (number, n) for n in range(15)]))
     answers = await asyncio.gather(*(job.commit() for job in jobs))
@@ -272,7 +272,7 @@ async def test_s08_files_go_when_their_batch_is_stored(start_broker: StartBroker
         await running.append("T", 0, b"flushes the completion, too")
         running.clock.advance(SWEEP_MS)
         await running.append("T", 0, b"the sweep has had its turn")
-        await running.broker.services.batches.commits.remove_spent()
+        await running.broker.services.batches.commits.remove_stored()
         assert staging_files(running) == []
         assert running.broker.store.staging.used_bytes == 0
 
@@ -291,7 +291,7 @@ async def test_s08_a_client_cannot_number_its_messages(running: RunningBroker, j
     )
     answer = await running.data.Append(iter([append])).read()
     assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
-    numbers = running.broker.store.numbered.numbers_from(0)
+    numbers = running.broker.store.batch_marks.numbers_from(0)
     assert [len(found) for found in numbers if len(found)] == []
 
 

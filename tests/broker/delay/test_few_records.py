@@ -74,8 +74,8 @@ def test_single_records_wait_in_the_form_of_a_block(
     queue = QueueKey(drawn[0].topic, drawn[0].queue_id)
     own = [replace(each, queue_id=queue.queue_id) for each in drawn]
     block = RecordBlock.parse(bytearray(b"".join(map(encode_record, own))))
-    by_arrays = outcome(lambda: schedule.placed(queue, block, is_ack=is_ack))
-    assert outcome(lambda: schedule.placed_records(queue, own, is_ack=is_ack)) == by_arrays
+    by_arrays = outcome(lambda: schedule.redirect(queue, block, is_ack=is_ack))
+    assert outcome(lambda: schedule.redirect_records(queue, own, is_ack=is_ack)) == by_arrays
 
 
 numbers = st.one_of(

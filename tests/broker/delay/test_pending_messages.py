@@ -99,7 +99,7 @@ def test_d03_a_message_is_void_by_the_marks_behind_it(
         hashes = np.array([key_hash(900, each) for each, _ in asked])
         places = np.array([place for _, place in asked])
         for is_rolled in (False, True):
-            found = tombstones.have(hashes, places, np.full(len(asked), is_rolled)).tolist()
+            found = tombstones.cover(hashes, places, np.full(len(asked), is_rolled)).tolist()
             assert found == [
                 place < below.get(each, 0) or (is_rolled and each in cancelled)
                 for each, place in asked

@@ -136,7 +136,8 @@ def test_a_signal_during_the_start_leaves_no_store(tmp_path: Path) -> None:
 
 
 def test_a_line_that_a_full_disk_does_not_take_is_logged() -> None:
-    program = "from rocketpy_broker.runtime.standard_output import say; say('a'); say('b')"
+    module = "rocketpy_broker.runtime.standard_output"
+    program = f"from {module} import print_line; print_line('a'); print_line('b')"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", program],

@@ -17,7 +17,7 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.embedded.process import (
     STANDSTILL_SECONDS,
-    STRETCH_MAX,
+    TIME_LIMIT_FACTOR_MAX,
     BrokerProcess,
     LocalBrokerError,
     ProcessProgress,
@@ -94,7 +94,7 @@ def test_a_process_that_gets_on_is_waited_for_until_it_has_had_its_time() -> Non
     assert waited_for(lambda second: ProcessProgress(7 + second / 6)) == 360
     # It is busy until it is stopped.
     assert waited_for(lambda second: ProcessProgress(float(second))) == 60
-    assert waited_for(lambda second: ProcessProgress(0.0, second)) == 60 * STRETCH_MAX
+    assert waited_for(lambda second: ProcessProgress(0.0, second)) == 60 * TIME_LIMIT_FACTOR_MAX
     assert waited_for(lambda second: ProcessProgress(0.0, min(second, 1)), seconds_max=2) == 3
 
 

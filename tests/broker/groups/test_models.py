@@ -16,10 +16,10 @@ from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.groups.clients.members import (
+    ClientRole,
     GroupKey,
+    MemberRegistration,
     MemberTable,
-    Registration,
-    Role,
 )
 from rocketpy_broker.services.groups.locks import QueueLocks
 from rocketpy_broker.store.values import QueueKey
@@ -123,7 +123,7 @@ class Joined:
     update_ms: int
 
 
-keys = st.builds(GroupKey, st.sampled_from(Role), groups)
+keys = st.builds(GroupKey, st.sampled_from(ClientRole), groups)
 many_clients = st.sampled_from([f"c{number}" for number in range(6)])
 
 
@@ -198,7 +198,7 @@ class MembersAndList(RuleBasedStateMachine):
         # The list is in the order of heartbeats.
         over = [each for each in self.joined if now_ms - each.seen_ms > 120_000][:count]
         found = self.table.take_expired(count)
-        assert found == [Registration(each.group, each.client_id) for each in over]
+        assert found == [MemberRegistration(each.group, each.client_id) for each in over]
         self.joined = [each for each in self.joined if each not in over]
 
     @rule(group=keys)
@@ -218,7 +218,7 @@ class MembersAndList(RuleBasedStateMachine):
             entry = each.address, each.update_ms
             by_group.setdefault(each.group, {})[each.client_id] = entry
             by_client.setdefault(each.client_id, set()).add(each.group)
-        for role in Role:
+        for role in ClientRole:
             count = sum(each.group.role is role for each in self.joined)
             assert self.table.registration_count(role) == count
             for name in ("g", "h"):

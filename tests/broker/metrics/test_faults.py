@@ -35,7 +35,7 @@ LISTENERS = {
     "topic_changed",
     "group_changed",
     "flushed",
-    "loop_was_late",
+    "loop_lagged",
 }
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from rocketpy_broker.nameserver.name_server import REQUESTS_OF_CONNECTION
 from rocketpy_broker.runtime.process_tuning import raise_descriptor_limit
+from rocketpy_broker.server.remoting import buffer_limiter
 from rocketpy_broker.server.remoting import connection as connections
 from rocketpy_broker.server.remoting import server as servers
-from rocketpy_broker.server.remoting import unread_answers
 from rocketpy_broker.server.remoting.connection import REQUESTS_PER_TURN
 from rocketpy_broker.server.remoting.connection_limit import CONNECTIONS_MAX, CONNECTIONS_OF_HOST
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
@@ -202,7 +202,7 @@ async def test_n14_a_client_that_closes_in_the_middle_leaves_nothing(
 async def test_n14_a_list_of_all_topics_is_refused_while_too_much_is_unread(
     name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unread_answers, "UNREAD_BYTES_MAX", 100_000)
+    monkeypatch.setattr(buffer_limiter, "UNREAD_BYTES_MAX", 100_000)
     async with name_server.client() as client:
         names = [f"topic-{number:0100d}" for number in range(2_000)]
         await register(client, table(*names))

@@ -26,7 +26,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.files.timer_checkpoint import (
     TimerCheckpoint,
     TimerCheckpointFile,
-    handed_over,
+    export_checkpoint,
 )
 from rocketpy_broker.store.values import QueueBounds, QueueKey
 from tests.support.broker import rocketmq_files
@@ -187,7 +187,7 @@ def test_timercheck_that_is_handed_over_names_one_offset_and_a_whole_second(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "timercheck"
-    TimerCheckpointFile(path).save(handed_over(7, NOW_MS + 1))
+    TimerCheckpointFile(path).save(export_checkpoint(7, NOW_MS + 1))
     assert struct.unpack_from(">7q", path.read_bytes()) == (NOW_MS, 0, 7, 7, 0, 0, 0)
     assert len(path.read_bytes()) == 4096
 

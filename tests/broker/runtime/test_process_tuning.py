@@ -18,7 +18,7 @@ def told():
 before = told()
 process_tuning.tune()
 during = told()
-process_tuning.leave_start_uncollected()
+process_tuning.freeze_start_objects()
 print(before, during, told(), sep="\\n")
 """
 
@@ -29,7 +29,7 @@ import weakref
 from rocketpy_broker.runtime import process_tuning
 
 process_tuning.tune()
-process_tuning.leave_start_uncollected()
+process_tuning.freeze_start_objects()
 used_bytes = 0
 gc.callbacks[:] = [process_tuning.GcTuner(lambda: used_bytes)]
 

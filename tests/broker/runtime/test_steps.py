@@ -57,7 +57,7 @@ class Steps:
 
 @pytest.mark.parametrize(
     ("level", "to", "names"),
-    [(0, RETRY, ["sent_back", "placed", "append"]), (-1, DEAD_LETTER, ["sent_back", "append"])],
+    [(0, RETRY, ["sent_back", "redirect", "append"]), (-1, DEAD_LETTER, ["sent_back", "append"])],
 )
 async def test_b09_r01_a_long_message_is_sent_back_in_steps(
     start_broker: StartBroker,
@@ -71,7 +71,7 @@ async def test_b09_r01_a_long_message_is_sent_back_in_steps(
         await running.create_topic("T")
         offset = await send(running, LONG)
         steps.note(service, "sent_back")
-        steps.note(DelaySchedule, "placed")
+        steps.note(DelaySchedule, "redirect")
         steps.note(MessageStore, "append")
         (code, found, _) = await steps.during(
             asyncio.ensure_future(outcome(running, offset, level))
@@ -162,7 +162,7 @@ async def test_b09_d03_reading_what_is_due_and_releasing_it_are_two_steps(
     steps = Steps(monkeypatch)
     async with start_broker() as running:
         await running.create_topic("T")
-        steps.note(timer, "void_rows")
+        steps.note(timer, "tombstoned_rows")
         await overdue(running, 1)
         steps.note(MessageStore, "append")
 
@@ -171,5 +171,5 @@ async def test_b09_d03_reading_what_is_due_and_releasing_it_are_two_steps(
                 await asyncio.sleep(0)
 
         await steps.during(asyncio.ensure_future(come()))
-    assert steps.names == ["void_rows", "append"]
+    assert steps.names == ["tombstoned_rows", "append"]
     assert len(set(steps.passes)) == 2

@@ -216,7 +216,7 @@ async def test_a_broker_keeps_a_change_of_the_file_that_it_has_not_seen(
         monkeypatch.setattr(Path, "read_bytes", read_slowly)
         await users.update(user("late"), create=True)
     changing[0].result()
-    await users.look()
+    await users.reload()
     names = {each.access_key for each in loaded(users_path(tmp_path)).messages()}
     assert names == {*SECRETS, "late"} - {"reader"}
     assert {each.access_key for each in users.messages()} == names
@@ -226,7 +226,7 @@ async def test_a_changed_file_counts_within_a_second(secured: Secured, tmp_path:
     path, users = users_path(tmp_path), secured.running.broker.services.access.users
     assert await secured.append(TOPIC, secured.metadata("writer")) == 0
     loaded(path).remove_now("writer")
-    await users.look()
+    await users.reload()
     assert await secured.append(TOPIC, secured.metadata("writer")) == ResponseCode.UNAUTHENTICATED
 
 
@@ -237,7 +237,7 @@ async def test_a_broken_change_of_the_file_keeps_the_users(
     users_path(tmp_path).write_text(text, encoding="utf-8")
     users = secured.running.broker.services.access.users
     for _ in range(2):
-        await users.look()
+        await users.reload()
     assert await secured.append(TOPIC, secured.metadata("writer")) == 0
     lines = [each for each in caplog.messages if "the users stay as they were" in each]
     assert len(lines) == 1
@@ -245,7 +245,7 @@ async def test_a_broken_change_of_the_file_keeps_the_users(
 
 async def test_an_emptied_file_does_not_open_the_broker(secured: Secured, tmp_path: Path) -> None:
     users_path(tmp_path).unlink()
-    await secured.running.broker.services.access.users.look()
+    await secured.running.broker.services.access.users.reload()
     for metadata in (None, secured.metadata("admin")):
         assert await secured.append(TOPIC, metadata) == ResponseCode.UNAUTHENTICATED
 
@@ -316,7 +316,7 @@ async def test_a_file_that_is_written_while_it_is_read_is_read_again(
 
     monkeypatch.setattr(Path, "read_bytes", early)
     for _ in range(2):
-        await table.look()
+        await table.reload()
     assert table.get("writer") is None
 
 

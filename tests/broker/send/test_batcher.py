@@ -119,10 +119,10 @@ async def test_p06_the_broker_chooses_queues_in_turn_also_for_gathered_messages(
 async def test_p01_more_messages_than_a_block_takes_go_into_several(
     blocks: list[RecordBlock], running: RunningBroker
 ) -> None:
-    count = 2 * send_batcher.GATHERED_MAX + 1
+    count = 2 * send_batcher.BATCH_SENDS_MAX + 1
     await running.create_topic("T")
     answers = await send_all(running, *[(0, message(b"%d" % n)) for n in range(count)])
-    assert counts_of(blocks) == [send_batcher.GATHERED_MAX, send_batcher.GATHERED_MAX, 1]
+    assert counts_of(blocks) == [send_batcher.BATCH_SENDS_MAX, send_batcher.BATCH_SENDS_MAX, 1]
     assert places(answers) == [(0, offset) for offset in range(count)]
     assert await bodies(running, 0) == [b"%d" % n for n in range(count)]
 

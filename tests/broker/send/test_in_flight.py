@@ -19,7 +19,7 @@ class Sender:
         self.task = asyncio.ensure_future(self._send(in_flight, connection, size))
 
     async def _send(self, in_flight: InFlightLimiter, connection: str, size: int) -> None:
-        async with in_flight.room(connection, size):
+        async with in_flight.acquire(connection, size):
             self.is_in = True
             await self.stored.wait()
 
@@ -50,7 +50,7 @@ async def test_b09_connections_get_room_in_turn_whatever_they_ask_for() -> None:
     order: list[str] = []
 
     async def send(connection: str) -> None:
-        async with in_flight.room(connection, 10):
+        async with in_flight.acquire(connection, 10):
             order.append(connection)
             await asyncio.sleep(0)
 

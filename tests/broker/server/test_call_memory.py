@@ -163,7 +163,7 @@ async def test_n14_a_block_beyond_the_limit_is_answered_in_its_place(
     call = running.data.Append()
     await call.write(request)
     assert (await call.read()).status.code == ResponseCode.SUCCESS
-    (connection,) = running.broker.server.unfinished._places
+    (connection,) = running.broker.server.incomplete_requests._places
     memory.change(connection, call_memory.CONNECTION_BYTES_MAX)
     await call.write(request)
     assert (await call.read()).status.code == ResponseCode.SYSTEM_BUSY

@@ -107,7 +107,7 @@ async def test_b12_a_connection_of_another_protocol_is_closed_and_logged(
     caplog: pytest.LogCaptureFixture, name: str, running: RunningBroker
 ) -> None:
     await closed_by_the_broker(running, send_to(running, STRANGERS[name]))
-    running.clock.advance(foreign_protocols.LOOK_INTERVAL_MS)
+    running.clock.advance(foreign_protocols.LOG_INTERVAL_MS)
     await until(lambda: bool(lines(caplog)))
     (line,) = lines(caplog)
     assert line.startswith("closed a connection of ipv4:127.0.0.1: it sent no gRPC")
@@ -115,10 +115,10 @@ async def test_b12_a_connection_of_another_protocol_is_closed_and_logged(
     assert "address of an Apache RocketMQ broker or proxy" in line
     # The same connection is not logged again; another one is, a minute later.
     running.clock.advance(60_000)
-    await running.broker.server.unserved.look()
+    await running.broker.server.unserved.log_closed()
     assert len(lines(caplog)) == 1
     await closed_by_the_broker(running, send_to(running, STRANGERS[name]))
-    await running.broker.server.unserved.look()
+    await running.broker.server.unserved.log_closed()
     assert len(lines(caplog)) == 2
 
 
@@ -132,7 +132,7 @@ async def test_b12_connections_with_calls_and_probes_are_not_logged(
         # A probe of the port, which sends nothing and leaves.
         send_to(running, b"").close()
         await running.channel.close()
-        await running.broker.server.unserved.look()
+        await running.broker.server.unserved.log_closed()
     assert not lines(caplog)
 
 
@@ -148,7 +148,7 @@ async def test_b12_a_connection_that_had_calls_is_not_logged_when_the_broker_clo
         foreign_protocols.PLAINTEXT_PORT,
     )
     with caplog.at_level(logging.WARNING):
-        await looking.look()
+        await looking.log_closed()
     assert ["10.0.0.2" in each for each in lines(caplog)] == [True]
 
 

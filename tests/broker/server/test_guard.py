@@ -137,14 +137,14 @@ def test_b10_lines_are_withheld_by_peer_not_by_connection(
     log = FailureLog(clock)
     for port in range(10):
         for host in ("ipv4:10.0.0.1", "ipv4:10.0.0.2"):
-            log.tell(f"{host}:{port}", "/m", ValueError("bad"))
+            log.log(f"{host}:{port}", "/m", ValueError("bad"))
     assert len(lines(caplog)) == 2
 
 
 def test_b10_what_is_known_of_peers_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     log = FailureLog(ManualClock())
     for host in range(failure_log.PEERS_MAX + 10):
-        log.tell(f"ipv4:h{host}:1", "/m", ValueError("bad"))
+        log.log(f"ipv4:h{host}:1", "/m", ValueError("bad"))
     assert len(log._peers) == failure_log.PEERS_MAX
     assert len(lines(caplog)) == failure_log.PEERS_MAX + 10
 

@@ -52,7 +52,7 @@ async def test_n14_on_a_slow_link_every_request_comes(running: RunningBroker) ->
         port = await closing.enter_async_context(link.opened())
         answers = await asyncio.gather(*(send_through(port) for _ in range(SLOW_CLIENTS)))
         assert {each.status.code for each in answers} == {ResponseCode.SUCCESS}
-        assert running.broker.server.unfinished.ended == 0
+        assert running.broker.server.incomplete_requests.ended == 0
 
 
 async def send_through(port: int) -> broker_pb2.AppendResponse:
@@ -75,12 +75,12 @@ async def test_n14_a_client_may_take_five_seconds(running: RunningBroker) -> Non
         closing.push_async_callback(slow.close)
         stream = slow.begin(LIST_TOPICS)
         await slow.send(stream, head(2) + b"\x0a")
-        await until(lambda: len(running.broker.server.unfinished) == 1)
+        await until(lambda: len(running.broker.server.incomplete_requests) == 1)
         for _ in range(5):
             running.clock.advance(1_000)
         await slow.send(stream, b"\0")
         await until(lambda: stream in slow.ended)
-        assert running.broker.server.unfinished.ended == 0
+        assert running.broker.server.incomplete_requests.ended == 0
 
 
 async def test_n14_the_client_of_an_ended_request_may_repeat_it(running: RunningBroker) -> None:
@@ -91,7 +91,7 @@ async def test_n14_the_client_of_an_ended_request_may_repeat_it(running: Running
         yield broker_pb2.AppendRequest()
 
     call = running.data.Append(requests())
-    await until(lambda: len(running.broker.server.unfinished) == 1)
+    await until(lambda: len(running.broker.server.incomplete_requests) == 1)
     running.clock.advance(UNFINISHED_MS_MAX)
     with pytest.raises(grpc.aio.AioRpcError) as ended:
         [_ async for _ in call]

@@ -16,8 +16,8 @@ from rocketpy_broker.services.observability.statistics.history import (
     MINUTES,
     PERIOD_MS,
     UNKNOWN,
-    GroupLag,
     History,
+    LagSample,
 )
 from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
@@ -47,11 +47,11 @@ class Hour:
         counter, clock = self.counting.events, self.counting.clock
         self.history = History(counter, "DefaultCluster", clients, self._read, clock)
 
-    async def _read(self) -> AsyncIterator[GroupLag]:
+    async def _read(self) -> AsyncIterator[LagSample]:
         self.counting.clock.advance(self.read_ms)
         for group in {**self.lags, **self.dead_letters}:
             lag, dead_letters = self.lags.get(group, 0), self.dead_letters.get(group, 0)
-            yield GroupLag(group, lag, min(lag, 1), dead_letters)
+            yield LagSample(group, lag, min(lag, 1), dead_letters)
 
     def minute(self, *, lags: Mapping[str, int] | None = None) -> None:
         """Ends a minute with these lags."""

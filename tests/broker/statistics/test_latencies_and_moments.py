@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rocketpy_broker.services.groups.clients.members import Role
+from rocketpy_broker.services.groups.clients.members import ClientRole
 from rocketpy_broker.services.observability.counters.event_counter import GAUGE_PERIOD
 from rocketpy_broker.services.observability.counters.windows import Figures
 from rocketpy_broker.store.values import QueueKey
@@ -88,8 +88,8 @@ def test_s13_pages_go_on_from_sums_to_values_of_the_moment(counting: Counting) -
 
 def test_s13_register_times_count_registrations_and_their_ms(counting: Counting) -> None:
     for ms in (3.9, 5.0):
-        counting.events.registered(Role.CONSUMER, ms)
-    counting.events.registered(Role.PRODUCER, 2.0)
+        counting.events.registered(ClientRole.CONSUMER, ms)
+    counting.events.registered(ClientRole.PRODUCER, 2.0)
     counting.pass_time(SAMPLE_MS)
     consumers = counting.items("CONSUMER_REGISTER_TIME")
     assert [(item.key, item.value, item.times) for item in consumers.values()] == [

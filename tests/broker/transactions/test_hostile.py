@@ -127,7 +127,7 @@ async def test_t02_what_could_be_prepared_can_be_committed(at: str, running: Run
 async def test_t04_one_message_that_is_not_asked_after_holds_no_memory_of_others(
     start_broker: StartBroker, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_service, "HELD_UP_MAX", 20)
+    monkeypatch.setattr(check_service, "WAITING_HALVES_MAX", 20)
     async with start_broker() as running:
         await running.create_topic("T")
         await prepare(running, "patient", CHECK_IMMUNITY_TIME_IN_SECONDS="200000")

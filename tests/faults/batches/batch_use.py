@@ -131,7 +131,7 @@ class Desk:
         await self.batches.recover(scope.start)
         while self.batches._pending:  # noqa: ASYNC110 (there is no signal)
             await asyncio.sleep(0)
-        await self.batches.remove_spent()
+        await self.batches.remove_stored()
 
     def _run(self, work: Callable[[TaskScope], Coroutine[object, object, T]]) -> T:
         """Runs `work` with the tasks that it starts."""
@@ -196,7 +196,7 @@ class Desk:
 
         async def work(_: TaskScope) -> BatchState:
             state = await self.batches.commit(batch, 60_000)
-            await self.batches.remove_spent()
+            await self.batches.remove_stored()
             return state
 
         return self._run(work)

@@ -21,7 +21,7 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.recovery.damage_fill import MetDamages
+from rocketpy_broker.store.recovery.damage_fill import DamageTable
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.values import Damage
 from tests.faults.damage.sample import (
@@ -105,7 +105,7 @@ def test_f05_after_a_clean_restart_reading_detects_every_flipped_bit_of_a_record
 def forget(store: MessageStore, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Removes all traces of earlier damage."""
     caplog.clear()
-    store._damaged = MetDamages(store._log, Quarantine(folder / QUARANTINE))
+    store._damaged = DamageTable(store._log, Quarantine(folder / QUARANTINE))
     for copy in (folder / QUARANTINE).glob("*"):
         copy.unlink()
 

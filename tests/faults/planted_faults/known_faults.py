@@ -243,7 +243,7 @@ FAULTS = (
     ),
     Fault(
         "a message is stored before its queue has space",
-        STORE + "queues.growth.QueueAllocator.reserve",
+        STORE + "queues.allocator.QueueAllocator.reserve",
         nothing,
         (
             (

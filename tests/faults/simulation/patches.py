@@ -58,7 +58,7 @@ STEADY = (
     ("rocketpy_broker.store.log.checksums.ALLOCATION_BYTES", 4096),
     # Periodic checks that only cost time here.
     (f"{SERVICES}.observability.statistics.service.StatisticsService.run", _no_statistics),
-    ("rocketpy_broker.server.security.users.LOOK_MS", 3_600_000),
+    ("rocketpy_broker.server.security.users.RELOAD_MS", 3_600_000),
     (f"{SERVICES}.deliveries.renewals.SCAN_MS", 3_600_000),
     (f"{SERVICES}.batches.service.SWEEP_MS", 60_000),
     (f"{SERVICES}.delay.delivery_loop.IDLE_MS_MAX", 3_600_000),

@@ -96,11 +96,11 @@ def test_s9_a_range_that_was_begun_at_one_broker_goes_on_at_no_other(two: Two) -
     found: list[bytes] = []
 
     def pull_all() -> None:
-        with closing(two.transport.pull(QueueRange(two.topic, 0, 0, 400), options)) as pieces:
-            for piece in pieces:
+        with closing(two.transport.pull(QueueRange(two.topic, 0, 0, 400), options)) as chunks:
+            for chunk in chunks:
                 if not found:
                     two.first.kill()
-                found.extend(bodies_of(bytes(piece.records), piece.sizes))
+                found.extend(bodies_of(bytes(chunk.records), chunk.sizes))
 
     with pytest.raises(OtherStoreError, match=store_id) as refusal:
         pull_all()

@@ -13,7 +13,7 @@ from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
-from rocketpy_broker.store.recovery.damage_fill import fill_met
+from rocketpy_broker.store.recovery.damage_fill import fill_damages
 from rocketpy_broker.store.values import Damage
 from tests.support.blocks import wire_block
 from tests.support.store.messages import QUEUE, numbered, put, put_all, read_all
@@ -69,7 +69,7 @@ def test_f16_damage_that_the_log_has_no_more_is_not_filled(
     before = (tmp_path / "commitlog" / FIRST).read_bytes()
     (segment,) = store._log.files.segments
     damage = Damage(segment.path, 10 * SEGMENT_BYTES, 100, "was damaged")
-    fill_met(store._log, store._queues, [damage], 0)
+    fill_damages(store._log, store._queues, [damage], 0)
     assert (tmp_path / "commitlog" / FIRST).read_bytes() == before
 
 
@@ -82,9 +82,9 @@ def test_f05_numbers_are_those_of_the_records_around_damage(
         block.header["prepared_transaction_offset"] = number
         begins.append(store.append(QUEUE, block, kept).physical_offset)
         put(store, [b"damaged"])
-    found = [*store.numbered.numbers_from(0)], [*store.numbered.origins_from(0)]
+    found = [*store.batch_marks.numbers_from(0)], [*store.batch_marks.origins_from(0)]
     assert [np.concatenate(some).tolist() for some in found] == [[7, 9], [300]]
     flip(tmp_path / "commitlog" / FIRST, begins[2] - 1)
     flip(tmp_path / "commitlog" / FIRST, begins[0] + 90)
-    found = [*store.numbered.numbers_from(0)], [*store.numbered.origins_from(0)]
+    found = [*store.batch_marks.numbers_from(0)], [*store.batch_marks.origins_from(0)]
     assert [np.concatenate(some).tolist() for some in found] == [[9], [300]]

@@ -12,8 +12,8 @@ from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.log_throttle import INTERVAL_MS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.allocator import QUEUES_MAX, RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.queues.errors import QueueGrowthError
-from rocketpy_broker.store.queues.growth import QUEUES_MAX, RETRIES_MAX, QueueAllocator
 from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, QueueKey, ReadLimits
 from rocketpy_proto.model.codes import ResponseCode
 from tests.support.store.disk_calls import DiskCall, before_call, failing
@@ -100,15 +100,15 @@ def test_f17_a_queue_without_room_is_told_of_until_it_has_some(
         with pytest.raises(QueueGrowthError):
             put(store, [b"x"], QueueKey(QUEUE.topic, number))
     store.dispatch()
-    said = str(store.growth.refusal)
+    said = str(store.queue_allocator.refusal)
     assert f"and {RETRIES_MAX + 5} others cannot grow (No space left on device)" in said
     # The broker itself takes messages.
     assert store.refusal is None
     disk.is_full = False
     store.dispatch()
-    assert "and 5 others" in str(store.growth.refusal)
+    assert "and 5 others" in str(store.queue_allocator.refusal)
     store.dispatch()
-    assert store.growth.refusal is None
+    assert store.queue_allocator.refusal is None
     # A reservation alone makes no visible queue.
     assert store.queues() == []
 
@@ -156,7 +156,7 @@ def test_f17_messages_that_were_stored_wait_for_their_queue_alone(
     store.dispatch()
     assert read_all(store) == numbered(8)
     assert store.positions().dispatched_end == store.positions().log_end
-    assert store.growth.refusal is None
+    assert store.queue_allocator.refusal is None
 
 
 def test_f17_what_waits_for_its_queue_outlives_a_manifest_and_a_crash(
@@ -186,7 +186,7 @@ def test_f17_a_deleted_topic_waits_for_no_room(
     disk.fill(monkeypatch, reserve=False)
     put(store, numbered(2, 4))
     delete_topic(store, QUEUE.topic)
-    assert store.growth.refusal is None
+    assert store.queue_allocator.refusal is None
     assert store.positions().dispatched_end == store.positions().log_end
     disk.is_full = False
     store.dispatch()
@@ -230,11 +230,13 @@ def test_f17_of_very_many_queues_without_room_some_are_remembered(
     clock: ManualClock, open_store: OpenStore
 ) -> None:
     store = open_store()
-    growth = QueueAllocator(store._queues, clock)
+    queue_allocator = QueueAllocator(store._queues, clock)
     for queue_id in range(QUEUES_MAX + 2):
-        growth.failed(QueueKey("T", queue_id), 1, OSError(errno.ENOSPC, "No space left on device"))
-    assert growth.refusal is not None
-    assert growth.refusal.startswith(f"queue T-0, and {QUEUES_MAX - 1} others cannot grow")
+        queue_allocator.failed(
+            QueueKey("T", queue_id), 1, OSError(errno.ENOSPC, "No space left on device")
+        )
+    assert queue_allocator.refusal is not None
+    assert queue_allocator.refusal.startswith(f"queue T-0, and {QUEUES_MAX - 1} others cannot grow")
 
 
 def test_a_queue_whose_only_message_a_crash_took_says_that_it_has_none(

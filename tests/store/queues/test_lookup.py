@@ -113,9 +113,9 @@ def test_k05_nothing_is_found_before_the_queues_minimum(
     begin = store.range_of(QUEUE).min_offset
     assert begin > 0
     searched(store, times, begin)
-    stretch = store.queue_lookup.stretch(QUEUE, 0, 120)
-    assert stretch is not None
-    assert stretch.begin == begin
+    units = store.queue_lookup.unit_range(QUEUE, 0, 120)
+    assert units is not None
+    assert units.begin == begin
 
 
 def test_k05_blank_units_are_no_messages(
@@ -141,17 +141,17 @@ def test_k05_damaged_records_are_passed_over(
     assert [offset_since(store, times[number]) for number in (8, 9, 10, 11)] == [8, 11, 11, 11]
 
 
-def test_k05_sizes_are_told_in_stretches_of_one_file(
+def test_k05_sizes_come_in_unit_ranges_of_one_file(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_lookup, "STRETCH_UNITS_MAX", 7)
+    monkeypatch.setattr(queue_lookup, "RANGE_UNITS_MAX", 7)
     store = open_store()
     put_all(store, numbered(25))
     offset, ends, sizes = 0, [], []
-    while stretch := store.queue_lookup.stretch(QUEUE, offset, 24):
-        assert stretch.begin == offset
-        ends.append(offset := stretch.end)
-        sizes += stretch.sizes.tolist()
+    while units := store.queue_lookup.unit_range(QUEUE, offset, 24):
+        assert units.begin == offset
+        ends.append(offset := units.end)
+        sizes += units.sizes.tolist()
     assert ends == [7, 10, 17, 20, 24]
     fixed = len(wire_block(QUEUE.topic, [b""]).records)
     assert sizes == [fixed + len(body) for body in numbered(24)]

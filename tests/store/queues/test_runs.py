@@ -15,7 +15,7 @@ from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
-from rocketpy_broker.store.queues.slices import run_starts
+from rocketpy_broker.store.queues.slices import slice_starts
 from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import decode_record
@@ -196,9 +196,9 @@ def test_s03_in_a_joined_block_a_queue_that_comes_again_goes_on(open_store: Open
 
 def test_s02_a_block_has_so_many_queues_at_most() -> None:
     runs = [(number, [b"x"]) for number in range(BLOCK_QUEUES_MAX + 1)]
-    assert len(run_starts(block_of(*runs[:-1]).parsed())) == BLOCK_QUEUES_MAX
+    assert len(slice_starts(block_of(*runs[:-1]).parsed())) == BLOCK_QUEUES_MAX
     with pytest.raises(RecordIllegalError, match=r"of 101 queues, limit 100. Send smaller blocks"):
-        run_starts(block_of(*runs).parsed())
+        slice_starts(block_of(*runs).parsed())
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4)), min_size=1, max_size=6))
@@ -208,6 +208,6 @@ def test_runs_begin_where_the_queue_changes(runs: list[tuple[int, int]]) -> None
     wanted = [row for row in range(len(ids)) if row == 0 or ids[row] != ids[row - 1]]
     if len({ids[row] for row in wanted}) < len(wanted):
         with pytest.raises(RecordIllegalError):
-            run_starts(block)
+            slice_starts(block)
     else:
-        assert np.array_equal(run_starts(block), wanted)
+        assert np.array_equal(slice_starts(block), wanted)

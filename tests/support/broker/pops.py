@@ -82,7 +82,7 @@ async def settled(running: RunningBroker) -> None:
     """Waits until the timer has delivered, and the revive queues have no more to do now."""
     broker, store = running.broker.services, running.broker.store
     now_ms = running.clock.now_ms()
-    await until(lambda: broker.delay.timer.settled_ms(now_ms) >= now_ms)
+    await until(lambda: broker.delay.timer.delivered_until_ms(now_ms) >= now_ms)
     for _ in range(20):
         await asyncio.sleep(0)
     await until(lambda: not any(each.is_working for each in broker.receipts.revives))

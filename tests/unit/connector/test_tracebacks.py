@@ -130,7 +130,7 @@ def test_any_other_process_is_left_as_it_is() -> None:
         RocketpyStreamWriter,
     ],
 )
-def test_every_method_that_spark_calls_tells_plainly(kind: type) -> None:
+def test_every_method_that_spark_calls_hides_tracebacks(kind: type) -> None:
     entries = {name: value for name, value in vars(kind).items() if not name.startswith("_")}
     functions = {name: value for name, value in entries.items() if inspect.isfunction(value)}
     assert functions

@@ -79,7 +79,7 @@ def backup(
         with errors(), asking(endpoint) as connection, directory_errors(), target:
             _copy_served(connection, target)
             findings = finish.run(target)
-    _tell(target, findings, as_json=as_json)
+    _print_result(target, findings, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Finish:
     def run(self, target: BackupTarget) -> list[Finding]:
         """Finishes the copy; returns the faults of the check. Raises the target's errors."""
         if self.new_store_id:
-            target.draw_store_id()
+            target.generate_store_id()
         findings = _checked(target) if self.check else []
         target.finish()
         return findings
@@ -147,7 +147,7 @@ def _checked(target: BackupTarget) -> list[Finding]:
         return [found for found in checking.run(advance) if isinstance(found, Fault)]
 
 
-def _tell(target: BackupTarget, findings: list[Finding], *, as_json: bool) -> None:
+def _print_result(target: BackupTarget, findings: list[Finding], *, as_json: bool) -> None:
     if as_json:
         faults = [{"path": str(one.path), "text": one.text} for one in findings]
         folder, count = str(target.folder), target.copied_bytes

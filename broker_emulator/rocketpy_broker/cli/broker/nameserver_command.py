@@ -24,7 +24,7 @@ from rocketpy_broker.cli.broker.start_command import LogLevel
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.nameserver.name_server import NameServer, NameServerConfig
 from rocketpy_broker.runtime import process_tuning
-from rocketpy_broker.runtime.standard_output import say
+from rocketpy_broker.runtime.standard_output import print_line
 from rocketpy_broker.server.bind_address import ListenAddress
 from rocketpy_proto.texts import address_text
 
@@ -71,11 +71,11 @@ async def _run(config: NameServerConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     ready: asyncio.Future[int] = loop.create_future()
-    ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
-    ready.add_done_callback(lambda done: _say_ready(config.address.host, done.result()))
+    ready.add_done_callback(lambda _: process_tuning.freeze_start_objects())
+    ready.add_done_callback(lambda done: _print_ready(config.address.host, done.result()))
     await NameServer(config).serve_until(stopped, ready)
-    say("rocketpy nameserver stopped")
+    print_line("rocketpy nameserver stopped")
 
 
-def _say_ready(host: str, port: int) -> None:
-    say(f"rocketpy nameserver ready on {address_text(host, port)}")
+def _print_ready(host: str, port: int) -> None:
+    print_line(f"rocketpy nameserver ready on {address_text(host, port)}")

@@ -13,7 +13,7 @@ import typer
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
 from rocketpy_broker.cli.confirm import Yes, confirm
-from rocketpy_broker.cli.key_value_options import named_values
+from rocketpy_broker.cli.key_value_options import key_value_options
 from rocketpy_broker.cli.output import Column
 from rocketpy_broker.client.brokers import delete_user, list_users, update_user
 from rocketpy_broker.config import BrokerConfig
@@ -189,8 +189,8 @@ def _change(
     change = User(
         access_key=access_key,
         role=None if role is None else role.value,
-        topic_permissions=named_values(topics, "--topic"),
-        group_permissions=named_values(groups, "--group"),
+        topic_permissions=key_value_options(topics, "--topic"),
+        group_permissions=key_value_options(groups, "--group"),
         default_topic_permission=default_topic,
         default_group_permission=default_group,
     )

@@ -61,12 +61,12 @@ def lag(
         )
     with asking(endpoint) as connection:
 
-        def look() -> QueryView:
+        def query() -> QueryView:
             return _frame(connection, names, of_groups)
 
         if is_watching:
-            watch(look, interval, as_json=as_json)
-        show(look(), as_json=as_json)
+            watch(query, interval, as_json=as_json)
+        show(query(), as_json=as_json)
 
 
 def _frame(connection: BrokerConnection, topics: Sequence[str], groups: Sequence[str]) -> QueryView:

@@ -23,7 +23,7 @@ from rocketpy_broker.cli.broker_client import (
     leave_pipe,
     refuse,
 )
-from rocketpy_broker.cli.key_value_options import named_values
+from rocketpy_broker.cli.key_value_options import key_value_options
 from rocketpy_broker.cli.messages.lines import (
     STANDARD_INPUT,
     MessageLineError,
@@ -142,7 +142,7 @@ def send(
             (sent,) = MessageSender(connection, topic, turn=ANY_QUEUE).send([message])
         except MessageIllegalError as error:
             refuse(error.reason)
-        _tell_sent(topic, 1, sent, as_json=as_json)
+        _print_sent(topic, 1, sent, as_json=as_json)
 
 
 def _sent_properties(texts: list[str] | None) -> dict[str, str]:
@@ -150,7 +150,7 @@ def _sent_properties(texts: list[str] | None) -> dict[str, str]:
 
     A send leaves these properties out, so the broker would deliver the message at once.
     """
-    properties = named_values(texts, "--property")
+    properties = key_value_options(texts, "--property")
     for name in WAITING_NAMES.intersection(properties):
         instead = _IN_PLACE_OF.get(name, "--deliver-at")
         reason = f"{name!r} is not sent as a property; use {instead}"
@@ -185,10 +185,10 @@ def _send_lines(
             except MessageLineError as error:
                 sent = counted(sender.sent_count, "message was", "messages were")
                 refuse(f"{error.remark}; {sent} sent")
-        _tell_sent(topic, sender.sent_count, last[0] if last else None, as_json=as_json)
+        _print_sent(topic, sender.sent_count, last[0] if last else None, as_json=as_json)
 
 
-def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: bool) -> None:
+def _print_sent(topic: str, count: int, last: SentMessage | None, *, as_json: bool) -> None:
     """Prints the number of messages that were sent, and the place of a single message."""
     single = last if count == 1 else None
     if as_json:

@@ -79,7 +79,7 @@ def commit(
 ) -> None:
     """Commit a transaction: consumers get its message."""
     _end(transaction_id, endpoint, commit=True)
-    _tell(transaction_id, "committed", as_json=as_json)
+    _print_end(transaction_id, "committed", as_json=as_json)
 
 
 @transaction_app.command("rollback")
@@ -90,10 +90,10 @@ def rollback(
 ) -> None:
     """Roll back a transaction: the broker drops its message."""
     _end(transaction_id, endpoint, commit=False)
-    _tell(transaction_id, "rolled back", as_json=as_json)
+    _print_end(transaction_id, "rolled back", as_json=as_json)
 
 
-def _tell(transaction_id: str, done: str, *, as_json: bool) -> None:
+def _print_end(transaction_id: str, done: str, *, as_json: bool) -> None:
     if as_json:
         output.print_json({"transactionId": transaction_id, "outcome": done})
         return

@@ -10,7 +10,7 @@ import typer
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.cli.confirm import Yes, confirm
-from rocketpy_broker.cli.key_value_options import named_values
+from rocketpy_broker.cli.key_value_options import key_value_options
 from rocketpy_broker.cli.topics.views import TOPICS, message_count, show_topic
 from rocketpy_broker.client import topics
 from rocketpy_broker.client.connection import BrokerConnection
@@ -55,7 +55,7 @@ def create(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Create a topic; refuses one that exists."""
-    given = named_values(attributes, "--attribute")
+    given = key_value_options(attributes, "--attribute")
     with asking(endpoint) as connection:
         topics.create_topic(connection, topic, queues, perm=perm, order=order, attributes=given)
         if as_json:
@@ -102,7 +102,7 @@ def update(
     """
     settings = topics.settings(
         topic,
-        named_values(attributes, "--attribute"),
+        key_value_options(attributes, "--attribute"),
         removed or (),
         read_queue_nums=queues if read_queues is None else read_queues,
         write_queue_nums=queues if write_queues is None else write_queues,

@@ -21,7 +21,7 @@ from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.apache_v2.name_rules import check_group, check_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.settings import (
     CONSUMERS,
     PRODUCERS,
@@ -92,10 +92,10 @@ class ApacheClients:
         is_silent = known is not None and known.seen_ms < self._clock.monotonic_ms() - EXPIRY_MS
         return None if is_silent else known
 
-    async def settle(self, caller: Caller, settings: v2.Settings) -> v2.Settings:
+    async def apply_settings(self, caller: RequestContext, settings: v2.Settings) -> v2.Settings:
         """Registers a client with its settings and returns them with the broker's values.
 
-        Raises RefusedError, ParameterIllegalError, ClientsFullError.
+        Raises StatusError, ParameterIllegalError, ClientsFullError.
         """
         check_settings(settings)
         names = len(settings.subscription.subscriptions) + len(settings.publishing.topics)
@@ -107,10 +107,10 @@ class ApacheClients:
         config = self._groups.find(groups[0].group) if groups else None
         return completed(settings, self._config, config, caller.language)
 
-    async def renew(self, caller: Caller, request: service_pb2.HeartbeatRequest) -> None:
+    async def renew(self, caller: RequestContext, request: service_pb2.HeartbeatRequest) -> None:
         """Extends the registrations of a client, which may be unknown after a restart.
 
-        Raises RefusedError, ParameterIllegalError, ClientsFullError and
+        Raises StatusError, ParameterIllegalError, ClientsFullError and
         SubscriptionGroupNotExistError.
         """
         if request.client_type not in PRODUCERS | CONSUMERS:
@@ -127,7 +127,7 @@ class ApacheClients:
                 client = replace(client, heartbeat=self._heartbeat(caller, [], [data]))
         await self._register(caller, client, is_group_needed=True)
 
-    async def note_producer(self, caller: Caller, topic: str) -> None:
+    async def note_producer(self, caller: RequestContext, topic: str) -> None:
         """Registers the client as a producer of a topic; its settings may be missing.
 
         Raises ParameterIllegalError, ClientsFullError.
@@ -140,7 +140,7 @@ class ApacheClients:
         known = client or KnownClient(v2.PRODUCER, heartbeat)
         await self._register(caller, replace(known, heartbeat=heartbeat))
 
-    def terminate(self, caller: Caller) -> None:
+    def terminate(self, caller: RequestContext) -> None:
         """Removes a client with all its registrations. Raises ParameterIllegalError."""
         self._forget(caller.client_id)
         self._registry.unregister(caller.client_id, "", "")
@@ -148,7 +148,7 @@ class ApacheClients:
 
     # --- Telemetry streams ---
 
-    def open_stream(self, caller: Caller) -> ClientStream:
+    def open_stream(self, caller: RequestContext) -> ClientStream:
         """Returns a new stream of notices for a client, and ends its former one.
 
         Raises ParameterIllegalError, ClientsFullError.
@@ -161,8 +161,8 @@ class ApacheClients:
 
     # --- Registration ---
 
-    def _client_of(self, caller: Caller, settings: v2.Settings) -> KnownClient:
-        """Returns the client that settings describe. Raises RefusedError."""
+    def _client_of(self, caller: RequestContext, settings: v2.Settings) -> KnownClient:
+        """Returns the client that settings describe. Raises StatusError."""
         size = decoded_bytes(settings.ByteSize())
         if settings.HasField("publishing"):
             topics = dict.fromkeys(map(caller.name_of, settings.publishing.topics))
@@ -183,7 +183,7 @@ class ApacheClients:
             size,
         )
 
-    def _subscription(self, caller: Caller, entry: v2.SubscriptionEntry) -> Subscription:
+    def _subscription(self, caller: RequestContext, entry: v2.SubscriptionEntry) -> Subscription:
         topic = caller.name_of(entry.topic)
         check_topic(topic)
         kind = SQL92 if entry.expression.type == v2.SQL else TAG
@@ -196,13 +196,13 @@ class ApacheClients:
         return [] if known is None else list(known.subscriptions.values())
 
     def _heartbeat(
-        self, caller: Caller, topics: Sequence[str], consumers: Sequence[ConsumerData]
+        self, caller: RequestContext, topics: Sequence[str], consumers: Sequence[ConsumerData]
     ) -> Heartbeat:
         version = ClientVersion(caller.language)
         return Heartbeat(caller.client_id, caller.address, topics, consumers, version)
 
     async def _register(
-        self, caller: Caller, client: KnownClient, *, is_group_needed: bool = False
+        self, caller: RequestContext, client: KnownClient, *, is_group_needed: bool = False
     ) -> None:
         heartbeat = replace(client.heartbeat, address=caller.address)
         self._drop_expired()
@@ -227,7 +227,7 @@ class ApacheClients:
         for first in range(0, len(topics), count):
             yield replace(heartbeat, producer_groups=topics[first : first + count], consumers=())
 
-    def _check_space(self, caller: Caller, client: KnownClient) -> None:
+    def _check_space(self, caller: RequestContext, client: KnownClient) -> None:
         """Raises ClientsFullError if the client's settings cannot be kept."""
         known = self._known.get(caller.client_id)
         if known is None and len(self._known) >= self._limits.clients_max:

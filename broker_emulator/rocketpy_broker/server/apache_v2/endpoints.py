@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.texts import PORT_MAX
 
@@ -22,7 +22,7 @@ _VERSIONS = {v2.IPv4: 4, v2.IPv6: 6}
 def endpoints_for(asked: v2.Endpoints, config: BrokerConfig) -> v2.Endpoints:
     """Returns the endpoints of a request, or the configured address if it has none.
 
-    Raises RefusedError for endpoints that clients cannot use.
+    Raises StatusError for endpoints that clients cannot use.
     """
     if not asked.addresses:
         return own_endpoints(config)
@@ -30,7 +30,7 @@ def endpoints_for(asked: v2.Endpoints, config: BrokerConfig) -> v2.Endpoints:
         _is_usable(asked.scheme, each) for each in asked.addresses
     )
     if not is_usable or (asked.scheme == v2.DOMAIN_NAME and len(asked.addresses) > 1):
-        raise RefusedError(
+        raise StatusError(
             v2.ILLEGAL_ACCESS_POINT,
             "the endpoints are illegal; send literal addresses of the scheme, or one host name, "
             f"with ports from 1 to {PORT_MAX}",
@@ -39,10 +39,10 @@ def endpoints_for(asked: v2.Endpoints, config: BrokerConfig) -> v2.Endpoints:
 
 
 def check_bytes(queue: v2.MessageQueue, count: int) -> None:
-    """Raises RefusedError if a response with `count` queues like this one is too large."""
+    """Raises StatusError if a response with `count` queues like this one is too large."""
     size = count * queue.ByteSize()
     if size > ROUTE_BYTES_MAX:
-        raise RefusedError(
+        raise StatusError(
             v2.ILLEGAL_ACCESS_POINT,
             f"the endpoints for {count} queues take {size} bytes, limit {ROUTE_BYTES_MAX}. Name "
             "fewer addresses",
@@ -50,7 +50,7 @@ def check_bytes(queue: v2.MessageQueue, count: int) -> None:
 
 
 def own_endpoints(config: BrokerConfig) -> v2.Endpoints:
-    """Returns the configured address of the broker. Raises RefusedError if it has none."""
+    """Returns the configured address of the broker. Raises StatusError if it has none."""
     host, scheme = config.advertise_host or config.host, v2.DOMAIN_NAME
     is_known = bool(config.port)
     try:
@@ -61,7 +61,7 @@ def own_endpoints(config: BrokerConfig) -> v2.Endpoints:
         is_known = is_known and not address.is_unspecified
         host, scheme = str(address), v2.IPv4 if address.version == 4 else v2.IPv6
     if not is_known:
-        raise RefusedError(
+        raise StatusError(
             v2.ILLEGAL_ACCESS_POINT,
             "the request has no endpoints and the broker has no address of its own; send the "
             "endpoints of the client's configuration, or set --advertise-host",

@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.server.apache_v2 import status
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.request_parts import has_more_parts
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
@@ -74,7 +74,7 @@ def decoder(request: type[Message]) -> Callable[[bytes], Decoded]:
     def decode(data: bytes) -> Decoded:
         if len(data) <= SMALL_BYTES_MAX or not has_more_parts(data, request, PARTS_MAX):
             return request.FromString(data)
-        return status.RefusedError(
+        return status.StatusError(
             v2.PAYLOAD_TOO_LARGE,
             f"a request of {len(data)} bytes has more than {PARTS_MAX} parts; a request of more "
             f"than {SMALL_BYTES_MAX} bytes may have at most {PARTS_MAX}. Send several requests",
@@ -92,7 +92,7 @@ def _answering(
         if isinstance(message, BrokerError):
             return failed(status=status.failure(message))
         scheduler.connection.set(context.peer())
-        work = method(message, Caller.of(context))
+        work = method(message, RequestContext.of(context))
         # Allows a held method to free its request.
         del message
         try:
@@ -116,7 +116,7 @@ def _streaming(
             yield failed(status=status.failure(message))
             return
         scheduler.connection.set(context.peer())
-        work = method(message, Caller.of(context))
+        work = method(message, RequestContext.of(context))
         del message
         try:
             async with contextlib.aclosing(work) as answers:
@@ -128,10 +128,10 @@ def _streaming(
     return answered
 
 
-async def _unserved(request: Message, _caller: Caller) -> Message:
+async def _unserved(request: Message, _caller: RequestContext) -> Message:
     name = request.DESCRIPTOR.name.removesuffix("Request")
-    raise status.RefusedError(v2.NOT_IMPLEMENTED, f"this broker does not serve {name}")
+    raise status.StatusError(v2.NOT_IMPLEMENTED, f"this broker does not serve {name}")
 
 
-async def _unserved_stream(request: Message, _caller: Caller) -> AsyncIterator[Message]:
+async def _unserved_stream(request: Message, _caller: RequestContext) -> AsyncIterator[Message]:
     yield await _unserved(request, _caller)

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketpy_proto.model.codes import Language
@@ -31,7 +31,7 @@ _LANGUAGES = {"GOLANG": Language.GO, "DOT_NET": Language.DOTNET}
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class RequestContext:
     """The caller of a request; `address` is host:port of the connection.
 
     `remaining_ms` is the time until the client's deadline when the request came; None without one.
@@ -45,7 +45,7 @@ class Caller:
     remaining_ms: float | None
 
     @classmethod
-    def of(cls, context: Context) -> Caller:
+    def of(cls, context: Context) -> RequestContext:
         """Returns the caller of a call; its client id is empty if the call has none."""
         headers = headers_of(context.invocation_metadata() or ())
         remaining: Any = context.time_remaining()
@@ -60,11 +60,11 @@ class Caller:
         )
 
     def check_client_id(self) -> None:
-        """Raises RefusedError if the call has no client id, or one that is too long to keep."""
+        """Raises StatusError if the call has no client id, or one that is too long to keep."""
         if not self.client_id:
-            raise RefusedError(v2.CLIENT_ID_REQUIRED, f"the header {CLIENT_ID} is missing; send it")
+            raise StatusError(v2.CLIENT_ID_REQUIRED, f"the header {CLIENT_ID} is missing; send it")
         if len(self.client_id) > _TEXT_CHARACTERS_MAX:
-            raise RefusedError(
+            raise StatusError(
                 v2.BAD_REQUEST,
                 f"the header {CLIENT_ID} has {len(self.client_id)} characters, limit "
                 f"{_TEXT_CHARACTERS_MAX}. Use a shorter client id",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from google.protobuf.duration_pb2 import Duration
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.groups.retry_policy import (
     INITIAL_MS,
     MAX_MS,
@@ -37,10 +37,10 @@ _WITHOUT_DELAY_LISTS = frozenset({Language.HTTP, Language.NODE_JS})
 
 
 def check_settings(settings: v2.Settings) -> None:
-    """Raises RefusedError for settings of an unknown client type or with illegal properties."""
+    """Raises StatusError for settings of an unknown client type or with illegal properties."""
     branch = settings.WhichOneof("pub_sub")
     if branch is None:
-        raise RefusedError(
+        raise StatusError(
             v2.BAD_REQUEST, "the settings have neither publishing nor subscription; send one"
         )
     accepted = PRODUCERS if branch == "publishing" else CONSUMERS
@@ -49,10 +49,10 @@ def check_settings(settings: v2.Settings) -> None:
     _check_properties(settings.client_properties)
 
 
-def unrecognized(client_type: v2.ClientType) -> RefusedError:
+def unrecognized(client_type: v2.ClientType) -> StatusError:
     """Returns the error for a client of a type that is not served."""
     known = v2.ClientType.keys()[client_type] if client_type in v2.ClientType.values() else ""
-    return RefusedError(
+    return StatusError(
         v2.UNRECOGNIZED_CLIENT_TYPE,
         f"clients of type {known or client_type} are not served here; served are producers and "
         "push, simple and pull consumers without lite topics",
@@ -66,7 +66,7 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     )
     size = sum(len(key) + len(value) for key, value in properties.items())
     if not is_legal or size > _PROPERTIES_CHARACTERS_MAX:
-        raise RefusedError(
+        raise StatusError(
             v2.INVALID_CLIENT_PROPERTIES,
             f"client_properties are illegal; send at most {_PROPERTIES_MAX} with keys of 1 to 64 "
             f"characters that do not start with `rocketmq.`, and with values of at most "

@@ -47,7 +47,7 @@ _CODES_OF_ERRORS: dict[type, v2.Code] = {
 }
 
 
-class RefusedError(BrokerError):
+class StatusError(BrokerError):
     """A request that the protocol refuses with a code of its own."""
 
     def __init__(self, status_code: v2.Code, remark: str) -> None:
@@ -67,7 +67,7 @@ def failure(error: BrokerError) -> v2.Status:
 
 def code_of(error: BrokerError) -> v2.Code:
     """Returns the code of an error: INTERNAL_SERVER_ERROR for one without an entry in the table."""
-    if isinstance(error, RefusedError):
+    if isinstance(error, StatusError):
         return error.status_code
     if isinstance(error, AccessDeniedError):
         return v2.UNAUTHORIZED

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 
 _FORM = re.compile(r"(.+)-([0-9A-F]{1,15})-([0-9A-F]{1,15})", re.DOTALL)
@@ -30,10 +30,10 @@ class TransactionId:
 
     @classmethod
     def decode(cls, text: str) -> TransactionId:
-        """Returns the parts of a text. Raises RefusedError."""
+        """Returns the parts of a text. Raises StatusError."""
         found = _FORM.fullmatch(text)
         if found is None:
-            raise RefusedError(
+            raise StatusError(
                 v2.INVALID_TRANSACTION_ID,
                 f"transaction id {text!r:.200} is not one of this broker; send the one that the "
                 "send of the message returned",

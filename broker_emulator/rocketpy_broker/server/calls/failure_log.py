@@ -83,7 +83,7 @@ class FailureLog:
         self._peers = PeerLines(clock)
         self._places: set[str] = set()
 
-    def tell(self, peer: str, method: str, error: Exception) -> None:
+    def log(self, peer: str, method: str, error: Exception) -> None:
         """Logs `error` of a call of `peer`, or counts it as withheld."""
         withheld = self._peers.due(peer)
         if withheld is None:

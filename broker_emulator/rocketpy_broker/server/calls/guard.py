@@ -117,13 +117,13 @@ class CallGuard:
         log: FailureLog,
         calls_max: int,
         streams: StreamLimits,
-        unfinished: IncompleteRequests,
+        incomplete_requests: IncompleteRequests,
         timed: TimedCalls | None = None,
     ) -> None:
         self.streams = streams
         self.idle_streams = StreamLimits(IDLE_STREAMS_MAX, IDLE_STREAMS_OF_CONNECTION)
         self.open_streams = StreamLimits(OPEN_STREAMS_MAX, OPEN_STREAMS_OF_CONNECTION)
-        self.unfinished = unfinished
+        self.incomplete_requests = incomplete_requests
         self.timed = timed
         self._log = log
         self._calls_max = calls_max
@@ -177,7 +177,7 @@ class CallGuard:
 
     def unexpected(self, peer: str, method: str, error: Exception) -> UnexpectedError:
         """Logs an error that no handler expects; returns the error for the client."""
-        self._log.tell(peer, method, error)
+        self._log.log(peer, method, error)
         return UnexpectedError()
 
 
@@ -247,7 +247,7 @@ class GuardedMethod:
         self._guard = guard
         self._failure = failure
         self._access = access
-        self._unfinished = guard.unfinished
+        self._incomplete_requests = guard.incomplete_requests
         self._timed = guard.timed
         self._is_idle = is_idle
         self._asks_in_stream = handler.request_streaming
@@ -324,7 +324,7 @@ class GuardedMethod:
             # Some clients wait for the headers.
             await context.send_initial_metadata(())
         else:
-            data = await self._unfinished.first(context)
+            data = await self._incomplete_requests.first(context)
         check = await self._admission(context)
         if self._asks_in_stream:
             call.stack.enter_context(self._limits.stream(call.peer))

@@ -20,7 +20,7 @@ from rocketpy_broker.server.calls.failure_log import PeerLines, host_of
 from rocketpy_broker.server.calls.guard import CallGuard, GuardedMethod
 
 logger = logging.getLogger(__name__)
-LOOK_INTERVAL_MS = 5_000
+LOG_INTERVAL_MS = 5_000
 METHOD_CHARACTERS_MAX = 200
 _OTHER_CLIENTS = (
     "Use rocketpy's own clients, or give the other client the address of an Apache RocketMQ "
@@ -100,13 +100,13 @@ class ForeignConnections:
         self._seen: set[str] = set()
 
     async def run(self) -> None:
-        """Looks every LOOK_INTERVAL_MS until cancelled."""
+        """Logs them every LOG_INTERVAL_MS until cancelled."""
         while True:
-            await sleep(self._clock, LOOK_INTERVAL_MS)
-            await self.look()
+            await sleep(self._clock, LOG_INTERVAL_MS)
+            await self.log_closed()
 
-    async def look(self) -> None:
-        """Logs connections closed since the last look, at most one line per host and minute."""
+    async def log_closed(self) -> None:
+        """Logs connections closed since the last call, at most one line per host and minute."""
         closed = await self._closed()
         for peer in sorted(closed - self._seen):
             withheld = None if self._has_called(peer) else self._lines.due(peer)

@@ -135,7 +135,7 @@ class GrpcServer:
         self._health = health.aio.HealthServicer()
         self._names = [health.SERVICE_NAME, reflection.SERVICE_NAME]
         self.guard = guard
-        self.unfinished = guard.unfinished
+        self.incomplete_requests = guard.incomplete_requests
         for protocol in protocols:
             self._add(protocol.handlers(), protocol.failure, protocol.access, protocol.idle_methods)
             self._names += protocol.names
@@ -151,14 +151,14 @@ class GrpcServer:
             clock,
             unserved.lines,
             lambda: closed_peers(self._port),
-            self.unfinished.has_called,
+            self.incomplete_requests.has_called,
             TLS_PORT if is_tls else PLAINTEXT_PORT,
         )
         self.unserved_tls = ForeignConnections(
             clock,
             unserved.lines,
             lambda: closed_peers(self.tls_port or 0),
-            self.unfinished.has_called,
+            self.incomplete_requests.has_called,
             TLS_PORT,
         )
 
@@ -183,7 +183,7 @@ class GrpcServer:
             self.tls_port = self._bind(tls.port, "--tls-port", is_plain=False)
         await self._set_health(NOT_SERVING)
         await self._server.start()
-        self.unfinished.start(scope)
+        self.incomplete_requests.start(scope)
         scope.start(self.unserved.run())
         if self.tls_port is not None:
             scope.start(self.unserved_tls.run())
@@ -214,7 +214,7 @@ class GrpcServer:
         """Refuses new requests; cancels the ones that still run after the grace time."""
         await self._set_health(NOT_SERVING)
         await self._server.stop(self._config.stop_grace_ms / 1000)
-        self.unfinished.stop()
+        self.incomplete_requests.stop()
 
     async def _set_health(self, serving: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for name in ("", *self._names):

@@ -79,7 +79,7 @@ class HaServer:
         self._connections.pop(connection).cancel()
         if reason:
             self._log.closed(connection.address, reason)
-        elif connection.slave is not None and self._throttle.may_say():
+        elif connection.slave is not None and self._throttle.may_log():
             logger.info("slave %s has disconnected", connection.address)
 
     def _wake(self) -> None:

@@ -52,7 +52,7 @@ PATHS = (
 )
 
 
-class Routes(Protocol):
+class HttpRoutes(Protocol):
     """A part of the server below paths of its own."""
 
     hosts: HostRule
@@ -74,7 +74,7 @@ class HttpServer:
         metrics: Callable[[], Awaitable[Sequence[bytes]]],
         refusal: Callable[[], str],
         clock: Clock,
-        routes: Sequence[Routes],
+        routes: Sequence[HttpRoutes],
         access: HttpAccess | None = None,
         tls: TlsPort | None = None,
     ) -> None:
@@ -173,7 +173,7 @@ class HttpServer:
             # Not the path itself, which may hold line breaks.
             resource = request.match_info.route.resource
             place = "" if resource is None else resource.canonical
-            self._failures.tell(request.remote or "", f"HTTP {request.method} {place}", error)
+            self._failures.log(request.remote or "", f"HTTP {request.method} {place}", error)
             raise web.HTTPInternalServerError(
                 text="the broker failed with an unknown error and logged it\n"
             ) from error

@@ -27,9 +27,9 @@ from rocketpy_broker.runtime.tasks import Prompt, TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, listen
 from rocketpy_broker.server.calls.failure_log import PeerLines
 from rocketpy_broker.server.calls.guard import CallGuard
+from rocketpy_broker.server.remoting.buffer_limiter import UNREAD_BYTES_MAX, RemotingBufferLimiter
 from rocketpy_broker.server.remoting.connection import READ_BYTES, RemotingConnection, unsupported
 from rocketpy_broker.server.remoting.connection_limit import ConnectionLimit
-from rocketpy_broker.server.remoting.unread_answers import UNREAD_BYTES_MAX, UnreadAnswers
 from rocketpy_broker.server.security.remoting_access import RemotingAccess
 from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.call_memory import Charge
@@ -123,7 +123,7 @@ Step: TypeAlias = "Answer | Coroutine[Any, Any, Answer] | Deferred"
 Processor = Callable[[Request], Step]
 
 
-class Call(NamedTuple):
+class RunningRequest(NamedTuple):
     """A request that runs on: its connection, its command, the memory that it keeps, its start."""
 
     connection: RemotingConnection
@@ -167,7 +167,7 @@ class RemotingServer:
         # Connections with a place for a large frame and its start, and the ones that wait for one.
         self._large: dict[RemotingConnection, float] = {}
         self._queued: dict[RemotingConnection, None] = {}
-        self._unread = UnreadAnswers(self._connections, clock)
+        self._buffer_limiter = RemotingBufferLimiter(self._connections, clock)
         # The end of this pass' time for requests; None before its first one.
         self._pass_end_ms: float | None = None
         self._empty = asyncio.Event()
@@ -287,7 +287,9 @@ class RemotingServer:
         # The connection's events share a context, which tasks copy.
         scheduler.connection.set(connection.peer)
         try:
-            call = Call(connection, command, self._guard.begin(connection.peer, size), begin_ms)
+            call = RunningRequest(
+                connection, command, self._guard.begin(connection.peer, size), begin_ms
+            )
         except BrokerError as error:
             self._send(connection, command, self._failed(connection, command, error))
             return
@@ -305,7 +307,7 @@ class RemotingServer:
         step: Step = self._access.step(request, request.connection.peer, processor)
         return step
 
-    def _worked(self, call: Call, work: Callable[[], Step]) -> Answer | Deferred:
+    def _worked(self, call: RunningRequest, work: Callable[[], Step]) -> Answer | Deferred:
         """Returns the next step, or the answer that reports an error; starts a coroutine."""
         connection, command, charge, _ = call
         try:
@@ -330,7 +332,7 @@ class RemotingServer:
             task = self._tasks.begin(step)
         return Deferred(task, asyncio.Future.result, not command.is_one_way)
 
-    def _follow(self, call: Call, step: Deferred) -> None:
+    def _follow(self, call: RunningRequest, step: Deferred) -> None:
         """Takes the next step of a call when this one is done."""
         future, answer, is_cancelled_at_end = step
         call.connection.wait_for(future, is_cancelled_at_end=is_cancelled_at_end)
@@ -347,7 +349,7 @@ class RemotingServer:
 
         future.add_done_callback(done)
 
-    def _end(self, call: Call, answer: Answer) -> None:
+    def _end(self, call: RunningRequest, answer: Answer) -> None:
         self._guard.end(call.charge)
         if answer is not None:
             if timed := self._guard.timed:
@@ -360,7 +362,7 @@ class RemotingServer:
         if command.is_one_way:
             return
         size = len(answer.body)
-        if size and not self._unread.admits(connection, size):
+        if size and not self._buffer_limiter.try_reserve(connection, size):
             remark = f"clients have not read {UNREAD_BYTES_MAX} bytes of answers; ask again later"
             answer = command.answer(ResponseCode.SYSTEM_BUSY, remark=remark)
         connection.active_ms = self._clock.monotonic_ms()

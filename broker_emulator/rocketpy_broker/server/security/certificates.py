@@ -114,9 +114,9 @@ class ServerCertificates:
         """Reads the files every RELOAD_MS until cancelled; a bad change keeps the pair in use."""
         while True:
             await sleep(self._clock, RELOAD_MS)
-            await self.look()
+            await self.reload()
 
-    async def look(self) -> None:
+    async def reload(self) -> None:
         """Takes a changed pair. Logs a bad one once."""
         try:
             await asyncio.to_thread(self._renew)

@@ -45,7 +45,7 @@ ACCESS_KEY = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 SECRET_KEY = re.compile(r"[!-~]{8,256}")
 USERS_MAX, PERMISSIONS_MAX = 10_000, 1_000
 # The interval between two looks at the file.
-LOOK_MS = 1_000
+RELOAD_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +107,15 @@ class UserTable:
 
     async def _follow(self, clock: Clock) -> None:
         while True:
-            await sleep(clock, LOOK_MS)
-            await self.look()
+            await sleep(clock, RELOAD_MS)
+            await self.reload()
 
-    async def look(self) -> None:
+    async def reload(self) -> None:
         """Reads the file again if it has changed; keeps the users if it cannot be read."""
         async with self._lock:
-            await self._look()
+            await self._reload()
 
-    async def _look(self) -> None:
+    async def _reload(self) -> None:
         stamp: tuple[int, ...] = ()
         try:
             stamp = await asyncio.to_thread(self._stamp_of_file)

@@ -31,7 +31,7 @@ T = TypeVar("T")
 STEP_BYTES, STEP_PIECES = 1 << 20, 200
 STALL_MS_MAX = 120_000
 # Time to wait for a log end at which a copy may end, and time between two checks of it.
-END_MS_MAX, END_LOOK_MS = 60_000, 20
+END_MS_MAX, END_POLL_MS = 60_000, 20
 STARTS_MAX = 10
 
 
@@ -184,7 +184,7 @@ class BackupService:
                     f"messages up to log offset {end_min} are missing from their queues, or a "
                     "decided batch cannot be stored. Check the disk, and start the backup again"
                 )
-            await sleep(self._clock, END_LOOK_MS)
+            await sleep(self._clock, END_POLL_MS)
 
     async def _steps(self, pieces: Iterator[Piece]) -> AsyncGenerator[list[Piece], None]:
         try:

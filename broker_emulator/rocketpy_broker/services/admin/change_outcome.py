@@ -22,11 +22,11 @@ def saving(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def timing(clock: Clock, tell: Callable[[float, bool], None]) -> Iterator[None]:
-    """Calls `tell` when the block ends, also by an error, with ms taken and success."""
+def timing(clock: Clock, report: Callable[[float, bool], None]) -> Iterator[None]:
+    """Calls `report` when the block ends, also by an error, with ms taken and success."""
     begin_ms, is_success = clock.monotonic_ms(), False
     try:
         yield
         is_success = True
     finally:
-        tell(clock.monotonic_ms() - begin_ms, is_success)
+        report(clock.monotonic_ms() - begin_ms, is_success)

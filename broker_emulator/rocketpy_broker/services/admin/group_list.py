@@ -16,10 +16,10 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services import caller
 from rocketpy_broker.services.admin.pages import page_after, page_count, shown, shown_attributes
-from rocketpy_broker.services.groups.clients.members import GroupKey, Member, Role
+from rocketpy_broker.services.groups.clients.members import ClientRole, GroupKey, Member
 from rocketpy_broker.services.groups.manager import check_group, is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
-from rocketpy_broker.services.observability.statistics.history import GroupLag
+from rocketpy_broker.services.observability.statistics.history import LagSample
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.micro_batches import MicroBatch
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -145,7 +145,7 @@ class GroupListing:
                 for (role, group), member in sorted(registrations, key=_group_of):
                     found.registrations.add(
                         group=group,
-                        is_producer=role is Role.PRODUCER,
+                        is_producer=role is ClientRole.PRODUCER,
                         address=member.address,
                         last_update_ms=member.last_update_ms,
                     )
@@ -169,7 +169,7 @@ class GroupListing:
         clients = self._groups.clients.consumer_group(group)
         return () if clients is None else clients.subscriptions.keys()
 
-    async def lags(self) -> AsyncIterator[GroupLag]:
+    async def lags(self) -> AsyncIterator[LagSample]:
         """Yields the lag and the dead letters of each group that is not the broker's own."""
         progress: dict[str, set[str]] = {}
         async for topic, group in self._committed.entries():
@@ -184,7 +184,7 @@ class GroupListing:
                 lag += topic_lag
                 retries += topic_lag if topic == retry_topic(group) else 0
             dead_letters = await self._message_count(dead_letter_topic(group))
-            yield GroupLag(shown(group), lag, retries, dead_letters)
+            yield LagSample(shown(group), lag, retries, dead_letters)
 
     def _name_only(self, group: str) -> groups_pb2.GroupSummary:
         """Returns a group that the user may not see."""

@@ -17,7 +17,7 @@ NAMES_A_SLOT = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class NamePage:
     """Sorted names; `has_more`: names follow the last one."""
 
     names: list[str]
@@ -31,13 +31,13 @@ def page_count(count_max: int) -> int:
     return min(count_max or PAGE_COUNT_MAX, PAGE_COUNT_MAX)
 
 
-def first_page(names: Iterable[str], count: int = PAGE_COUNT_MAX) -> Page:
+def first_page(names: Iterable[str], count: int = PAGE_COUNT_MAX) -> NamePage:
     """Returns the first `count` names in order."""
     found = heapq.nsmallest(count + 1, names)
-    return Page(found[:count], has_more=len(found) > count)
+    return NamePage(found[:count], has_more=len(found) > count)
 
 
-async def page_after(names: Iterable[str], after: str, count: int) -> Page:
+async def page_after(names: Iterable[str], after: str, count: int) -> NamePage:
     """Returns the first `count` names after `after`; takes scheduler slots in between.
 
     Names may repeat. The caller must not change their collection meanwhile.
@@ -48,7 +48,7 @@ async def page_after(names: Iterable[str], after: str, count: int) -> Page:
         fresh = {name for name in some if name > after}
         found = heapq.nsmallest(count + 1, fresh.union(found))
         await take_slot()
-    return Page(found[:count], has_more=len(found) > count)
+    return NamePage(found[:count], has_more=len(found) > count)
 
 
 def shown(text: str) -> str:

@@ -272,7 +272,7 @@ class TopicAdminService:
         store = self._store
         if store.slave_refusal is not None and store.refusal == store.slave_refusal:
             return ""
-        return store.refusal or store.growth.refusal or ""
+        return store.refusal or store.queue_allocator.refusal or ""
 
     async def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
         """Returns version, names and limits of this broker, for clients."""

@@ -16,7 +16,7 @@ from rocketpy_broker.errors import StagedIllegalError
 from rocketpy_broker.services.batches.jobs import Attempt, Job
 from rocketpy_broker.services.batches.log import StagedTask
 from rocketpy_broker.services.batches.staged_files import StagedFiles
-from rocketpy_broker.services.batches.staging_service import LOOKS, StagingService
+from rocketpy_broker.services.batches.staging_service import CHECKS_A_SLOT, StagingService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.staging.area import StagedAttempt
@@ -61,8 +61,8 @@ class CommitCheck:
             raise StagedIllegalError("a task is named twice; name one attempt of each task")
         found: list[StagedAttempt] = []
         uses: defaultdict[str, _TopicUse] = defaultdict(_TopicUse)
-        for begin in range(0, len(tasks), LOOKS):
-            some = await self._check_attempts(job, tasks[begin : begin + LOOKS])
+        for begin in range(0, len(tasks), CHECKS_A_SLOT):
+            some = await self._check_attempts(job, tasks[begin : begin + CHECKS_A_SLOT])
             for staged in some:
                 for topic, queue_id in staged.queue_ids.items():
                     uses[topic].add(staged, queue_id, staged.deletion_counts.get(topic))
@@ -83,8 +83,8 @@ class CommitCheck:
             if attempt.lock.locked() or not is_untouched:
                 async with attempt.lock:
                     # Written before the start, or by another process since.
-                    survey = attempt.staged.survey
-                    await self._staging.file_call(attempt.staged, survey, long=True)
+                    scan = attempt.staged.scan
+                    await self._staging.file_call(attempt.staged, scan, long=True)
             _check_attempt(attempt, task)
         return staged
 

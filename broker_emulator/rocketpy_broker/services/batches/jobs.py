@@ -27,7 +27,7 @@ from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
 
 WRITER_ID_CHARACTERS_MAX = 255
-PUT_AWAY_MAX = 10_000
+DISCARDED_MAX = 10_000
 # Names of jobs that ended without files: a newer job of the writer still supersedes them.
 ENDED_MAX = 10_000
 JOBS_MAX = 100_000
@@ -70,7 +70,7 @@ class JobTable:
         self._jobs: OrderedDict[BatchJob, Job] = OrderedDict()
         self._by_writer: dict[str, set[BatchJob]] = {}
         self._shares = Shares(CONNECTION_JOBS_MAX)
-        self._put_away: OrderedDict[BatchJob, str] = OrderedDict()
+        self._discarded: OrderedDict[BatchJob, str] = OrderedDict()
         self._ended: OrderedDict[BatchJob, None] = OrderedDict()
 
     def __iter__(self) -> Iterator[BatchJob]:
@@ -82,7 +82,7 @@ class JobTable:
 
     def check_wanted(self, name: BatchJob) -> None:
         """Raises StagedIllegalError for a discarded job."""
-        reason = self._put_away.get(name)
+        reason = self._discarded.get(name)
         if reason is not None:
             raise StagedIllegalError(
                 f"what this job staged of batch {name.batch_id} of writer {name.writer_id!r} was "
@@ -149,9 +149,9 @@ class JobTable:
 
     def discard(self, name: BatchJob, reason: str) -> list[Attempt]:
         """Forgets a job and returns its attempts; their files may be removed."""
-        self._put_away[name] = reason
-        while len(self._put_away) > PUT_AWAY_MAX:
-            self._put_away.popitem(last=False)
+        self._discarded[name] = reason
+        while len(self._discarded) > DISCARDED_MAX:
+            self._discarded.popitem(last=False)
         job = self._jobs.get(name)
         if job is not None:
             self._drop(job)

@@ -44,9 +44,9 @@ PROGRESS_MS = 10_000
 PARTS_AT_ONCE, PARTS_MAX = 2, 256
 # Larger blocks are not joined: joining copies, and they are worth an append of their own.
 JOINED_BYTES_MAX = 256 << 10
-# Runs of records of one queue in a joined append; each costs the event loop about 10 us. A single
+# Queue slices of a joined append; each costs the event loop about 10 us. A single
 # block may have more.
-RUNS_MAX = 256
+SLICES_MAX = 256
 # Waiters that are woken in one scheduler slot.
 WAKE_COUNT = 50
 
@@ -147,7 +147,7 @@ class RollForward:
                     some = await run_shielded(following)
                 if self._clock.monotonic_ms() - logged_ms >= PROGRESS_MS:
                     logged_ms = self._clock.monotonic_ms()
-                    self._tell(pending)
+                    self._log_progress(pending)
 
     async def _append(self, pending: DecidedBatch, part: _Part) -> None:
         decision, records = pending.decision, part.records
@@ -164,8 +164,8 @@ class RollForward:
                 number = first_number(decision.queue_offset, part.before)
                 queue, block, found = records.queue, records.block, records.found
                 if found.may_wait:
-                    placed = self._destinations.placed_decided(queue, block)
-                    queue, block, found = placed.queue, placed.block, placed.found
+                    destination = self._destinations.resolve_decided(queue, block)
+                    queue, block, found = destination.queue, destination.block, destination.found
                 known = AppendHints(found, number, is_joined=True)
                 under_way = self._store.begin_append(queue, block, known)
                 pending.log_end = (await self._admission.write(under_way)).end_offset
@@ -193,7 +193,7 @@ class RollForward:
         return count
 
     @staticmethod
-    def _tell(pending: DecidedBatch) -> None:
+    def _log_progress(pending: DecidedBatch) -> None:
         batch = pending.decision.batch
         logger.info(
             "batch %d of writer %r: stored %d of %s",
@@ -237,14 +237,14 @@ def _joined(some: Sequence[_Part], bytes_max: int) -> Iterator[_Part]:
 
     Large parts are not copied.
     """
-    begin = taken_bytes = run_count = 0
+    begin = taken_bytes = slice_count = 0
     for end, part in enumerate(some):
         taken_bytes += _bytes(part)
-        run_count += _run_count(part)
-        fits = taken_bytes <= bytes_max and run_count <= RUNS_MAX
+        slice_count += _slice_count(part)
+        fits = taken_bytes <= bytes_max and slice_count <= SLICES_MAX
         if end > begin and not (fits and _may_join(some[end - 1], part)):
             yield _one_of(some[begin:end])
-            begin, taken_bytes, run_count = end, _bytes(part), _run_count(part)
+            begin, taken_bytes, slice_count = end, _bytes(part), _slice_count(part)
     if some:
         yield _one_of(some[begin:])
 
@@ -268,8 +268,8 @@ def _bytes(part: _Part) -> int:
     return len(part.records.block.data) if isinstance(part.records, StagedRecords) else 0
 
 
-def _run_count(part: _Part) -> int:
-    """Returns the largest possible number of runs of one queue."""
+def _slice_count(part: _Part) -> int:
+    """Returns the largest possible number of queue slices."""
     records = part.records
     if isinstance(records, Unreadable) or records.queue.queue_id != OWN_QUEUES:
         return 1

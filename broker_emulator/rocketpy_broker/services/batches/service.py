@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 RETRY_MS = 5_000
 SWEEP_MS = 1_000
 # Batches that are rolled forward concurrently; each has four frames in memory.
-ROLLING_MAX = 4
+ROLL_FORWARDS_MAX = 4
 # Topics that the log names for one batch.
 TOPICS_NAMED = 10
 
@@ -66,7 +66,7 @@ StartTask = Callable[[Coroutine[object, object, None]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Spent:
+class _RemovableFiles:
     """Files to be removed once the log is on disk up to `log_end`."""
 
     attempts: list[StagedAttempt]
@@ -101,9 +101,9 @@ class BatchService:
         self._throttle = LogThrottle(clock)
         self._log = BatchLog(store, clock)
         self._pending: dict[str, DecidedBatch] = {}
-        self._spent: list[_Spent] = []
+        self._removable: list[_RemovableFiles] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._turns = asyncio.Semaphore(ROLLING_MAX)
+        self._roll_forward_slots = asyncio.Semaphore(ROLL_FORWARDS_MAX)
         self._start: StartTask
 
     # --- Requests ---
@@ -237,7 +237,7 @@ class BatchService:
         job = pending.decision.batch.job
         while not pending.is_done:
             try:
-                async with self._turns:
+                async with self._roll_forward_slots:
                     await self._roll_forward.run(pending)
                     await self._make_visible(pending)
                 # RocketMQ's rule: a master without slaves near its log's end does not wait.
@@ -245,7 +245,7 @@ class BatchService:
                     await self._group_commit.acknowledged(pending.log_end)
             except StoreError as error:
                 pending.hindrance = str(error)
-                if self._throttle.may_say():
+                if self._throttle.may_log():
                     logger.warning(
                         "batch %d of writer %r is decided and waits, as do %d in all: %s",
                         *(job.batch_id, job.writer_id, len(self._pending), error),
@@ -282,22 +282,22 @@ class BatchService:
         # Without a completion the next start searches for missing records and finds none.
         with contextlib.suppress(StoreError):
             log_end = self._log.append_completion(batch, stored_count).end_offset
-        self._spent.append(_Spent(list(pending.attempts.values()), log_end))
+        self._removable.append(_RemovableFiles(list(pending.attempts.values()), log_end))
         self._group_commit.flush_soon()
 
     async def run(self) -> None:
         """Removes unneeded files until stopped."""
         while True:
             await sleep(self._clock, SWEEP_MS)
-            await self.remove_spent()
+            await self.remove_stored()
             await self._staging.sweep()
 
-    async def remove_spent(self) -> None:
+    async def remove_stored(self) -> None:
         """Removes the files of batches once all their messages are on disk."""
         flushed = self._store.flushed_end
-        spent = [one for one in self._spent if one.log_end <= flushed]
-        self._spent = [one for one in self._spent if one.log_end > flushed]
-        for one in spent:
+        removable = [one for one in self._removable if one.log_end <= flushed]
+        self._removable = [one for one in self._removable if one.log_end > flushed]
+        for one in removable:
             await self._staging.remove_files(one.attempts)
 
     # --- Start ---
@@ -357,7 +357,7 @@ class BatchService:
         begin = min((one.decision.physical_offset for one in pending), default=None)
         if begin is None:
             return
-        for numbers in self._store.numbered.numbers_from(begin):
+        for numbers in self._store.batch_marks.numbers_from(begin):
             for one in pending:
                 own = numbers_of(one.decision.queue_offset, numbers)
                 if len(own):

@@ -73,7 +73,7 @@ class _Copier:
 
     position: int
     lacking: frozenset[str]
-    heard_ms: float
+    active_ms: float
     forgotten: int
 
 
@@ -153,7 +153,7 @@ class StagedFiles:
         A newer request of the slave ends the wait, and so does HELD_MS_MAX.
         """
         is_start = not self._is_known(report)
-        self._heard(report)
+        self._update_copier(report)
         if not is_start and report.position == self._end and not self._is_stopped:
             await self._next_change(report.slave_id)
             is_start = not self._is_known(report)
@@ -174,26 +174,26 @@ class StagedFiles:
         seen = max(report.position, copier.forgotten)
         return self._forgotten <= seen and 0 <= report.position <= self._end
 
-    def _heard(self, report: CopyReport) -> None:
+    def _update_copier(self, report: CopyReport) -> None:
         now_ms = self._clock.monotonic_ms()
         for known in [*self._copiers]:
-            if self._copiers[known].heard_ms < now_ms - SILENT_MS_MAX:
+            if self._copiers[known].active_ms < now_ms - SILENT_MS_MAX:
                 del self._copiers[known]
         if self._is_known(report):
             copier = self._copiers[report.slave_id]
             copier.position, copier.lacking = report.position, report.lacking
-            copier.heard_ms = now_ms
+            copier.active_ms = now_ms
         elif report.slave_id in self._copiers or len(self._copiers) < SLAVES_MAX:
             copier = _Copier(0, report.lacking, now_ms, self._forgotten)
             self._copiers[report.slave_id] = copier
         for each in self._deciding:
             resolve(each)
 
-    def heard(self, slave_id: str) -> None:
+    def note_activity(self, slave_id: str) -> None:
         """Notes that a slave is at work: the copy of a large file takes a while."""
         copier = self._copiers.get(slave_id)
         if copier is not None:
-            copier.heard_ms = self._clock.monotonic_ms()
+            copier.active_ms = self._clock.monotonic_ms()
 
     async def _next_change(self, slave_id: str) -> None:
         earlier = self._held.get(slave_id)
@@ -240,7 +240,7 @@ class StagedFiles:
 
     def _are_copied(self, names: set[str], reached: int) -> bool:
         since_ms = self._clock.monotonic_ms() - SILENT_MS_MAX
-        copiers = [each for each in self._copiers.values() if each.heard_ms >= since_ms]
+        copiers = [each for each in self._copiers.values() if each.active_ms >= since_ms]
         needed = self._slaves.needed_count
         if self._slaves.may_be_missing:
             needed = min(needed, len(copiers))

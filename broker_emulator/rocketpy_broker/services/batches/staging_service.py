@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 THREADS = 4
 # Jobs or tasks handled in one scheduler slot.
-LOOKS = 500
+CHECKS_A_SLOT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class StagingService:
         attempt = self._attempt(job, command.attempt)
         # A caller that is cancelled while it waits for the lock leaves the attempt unchanged.
         async with attempt.lock:
-            with self._put_away_if_empty(job, attempt):
+            with self._discard_if_empty(job, attempt):
                 await self._check_place(attempt, command)
                 if command.is_last:
                     if not attempt.staged.is_sealed:
@@ -163,7 +163,7 @@ class StagingService:
 
     @staticmethod
     @contextmanager
-    def _put_away_if_empty(job: Job, attempt: Attempt) -> Iterator[None]:
+    def _discard_if_empty(job: Job, attempt: Attempt) -> Iterator[None]:
         """Forgets an attempt that has no file: no commit could name it, and it loses nothing."""
         try:
             yield
@@ -190,7 +190,7 @@ class StagingService:
         """Raises StagedIllegalError for a block that does not follow the staged ones."""
         staged = attempt.staged
         if staged.end < 0:
-            await self.file_call(staged, staged.survey, long=True)
+            await self.file_call(staged, staged.scan, long=True)
         if attempt.is_gone:
             self._jobs.check_wanted(command.attempt.job)
             raise StagedIllegalError("this attempt was removed; run the task again")
@@ -239,11 +239,11 @@ class StagingService:
         records, sizes = command.records, command.record_sizes
         block = self._sends.checked(queue, records, sizes, is_copied=False)
         store = self._store
-        placed = self._sends.destinations.placed(queue, block, in_batch=True)
-        check_fits(placed.block, store.config, store.store_host)
-        waits = placed.queue != queue
-        stored_sizes = placed.block.sizes if waits else None
-        found = StagedRecords(queue, block, placed.sent, stored_sizes)
+        destination = self._sends.destinations.resolve(queue, block, in_batch=True)
+        check_fits(destination.block, store.config, store.store_host)
+        waits = destination.queue != queue
+        stored_sizes = destination.block.sizes if waits else None
+        found = StagedRecords(queue, block, destination.sent, stored_sizes)
         return staged.frames_of(found, store.staging.frame_bytes)
 
     async def _seal(self, job: Job, attempt: Attempt) -> None:
@@ -306,7 +306,7 @@ class StagingService:
         job = self._jobs.find(name)
         if job is not None and job.is_committing:
             return 0
-        attempts = self._put_away(name, "the job was aborted")
+        attempts = self._discard(name, "the job was aborted")
         await self._remove_leaving(attempts)
         return len(attempts)
 
@@ -319,8 +319,8 @@ class StagingService:
         for number, name in enumerate(list(self._jobs.idle()), 1):
             # The job may have been used again during `take_slot`.
             if self._jobs.is_idle(name):
-                self._put_away(name, "its job made no call for too long")
-            if number % LOOKS == 0:
+                self._discard(name, "its job made no call for too long")
+            if number % CHECKS_A_SLOT == 0:
                 await take_slot()
         await self._remove_leaving(list(self._leaving))
 
@@ -329,10 +329,10 @@ class StagingService:
         for other in self._jobs.superseded_jobs(name):
             is_same = other.batch_id == name.batch_id
             what = "another job writes the same batch" if is_same else "a later batch has started"
-            attempts += self._put_away(other, f"{what}; let one driver run the query")
+            attempts += self._discard(other, f"{what}; let one driver run the query")
         await self._remove_leaving(attempts)
 
-    def _put_away(self, name: BatchJob, reason: str) -> list[Attempt]:
+    def _discard(self, name: BatchJob, reason: str) -> list[Attempt]:
         """Forgets a job at once, so that it cannot start to commit meanwhile."""
         attempts = self._jobs.discard(name, reason)
         if attempts:
@@ -364,7 +364,7 @@ class StagingService:
                 lambda: [one for one in attempts if area.remove(one.staged)]
             )
             for number, attempt in enumerate(removed, 1):
-                if number % LOOKS == 0:
+                if number % CHECKS_A_SLOT == 0:
                     await take_slot()
                 if attempt in self._leaving:
                     del self._leaving[attempt]

@@ -71,7 +71,7 @@ class DeliveryLoop:
         words = str(error)
         if words != self._logged:
             self._log_throttle, self._logged = LogThrottle(self._clock), words
-        if self._log_throttle.may_say():
+        if self._log_throttle.may_log():
             logger.warning("%s wait: %s", self._name, words)
         if isinstance(error, StoreBusyError):
             return PAUSE_MS_MIN

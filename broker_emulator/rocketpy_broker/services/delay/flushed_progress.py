@@ -1,8 +1,8 @@
 """Deliveries in the log that may not be on disk yet.
 
-A track is one sequence of deliveries: a delay level, or the timer. Its progress is a series of
-marks. Each mark has the log span of its deliveries, and counts once the disk has that span. Until
-then a start must scan the span. The state is in memory only.
+A delay level is one sequence of deliveries, and so is the timer. Its progress is a series of marks.
+Each mark has the log span of its deliveries, and counts once the disk has that span. Until then a
+start must scan the span. The state is in memory only.
 """
 
 from __future__ import annotations

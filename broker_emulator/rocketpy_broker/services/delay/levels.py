@@ -61,8 +61,8 @@ class LevelDelivery:
 
     def due_ms(self, offset: int) -> int | None:
         """Returns the due time of the message at an offset of the level's queue, or None."""
-        stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + 1)
-        return None if stretch is None else int(stretch.tags_codes[0])
+        units = self._store.queue_lookup.unit_range(self._queue, offset, offset + 1)
+        return None if units is None else int(units.tags_codes[0])
 
     async def run(self) -> None:
         """Delivers messages when they are due, until the broker stops."""
@@ -71,22 +71,22 @@ class LevelDelivery:
     async def _step(self) -> float | None:
         """Releases due messages; returns the time to wait, None until a message arrives."""
         offset = self._progress.next_offset(self._level)
-        stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + SLOT_UNITS)
-        if stretch is None:
-            self._progress.stand(self._level, offset)
+        units = self._store.queue_lookup.unit_range(self._queue, offset, offset + SLOT_UNITS)
+        if units is None:
+            self._progress.mark_undelivered(self._level, offset)
             return None
         now_ms = self._clock.now_ms()
-        delivered = self._progress.is_delivered(stretch.physical_offsets)
-        is_early = self._is_early(stretch, now_ms) & ~delivered
-        waiting = np.flatnonzero(is_early & (stretch.sizes > 0))
-        end = stretch.begin + int(waiting[0]) if len(waiting) else stretch.end
-        if end == stretch.begin:
+        delivered = self._progress.is_delivered(units.physical_offsets)
+        is_early = self._is_early(units, now_ms) & ~delivered
+        waiting = np.flatnonzero(is_early & (units.sizes > 0))
+        end = units.begin + int(waiting[0]) if len(waiting) else units.end
+        if end == units.begin:
             # While a later message is delivered already, only the log shows it.
             if not delivered.any():
-                self._progress.stand(self._level, stretch.begin)
-            return float(stretch.tags_codes[0] - now_ms)
+                self._progress.mark_undelivered(self._level, units.begin)
+            return float(units.tags_codes[0] - now_ms)
         result = self._store.get_message(
-            self._queue, stretch.begin, end, ReadLimits.of_bytes(SLOT_BYTES)
+            self._queue, units.begin, end, ReadLimits.of_bytes(SLOT_BYTES)
         )
         if result.status is GetMessageStatus.FOUND:
             self._progress.begin(self._level)
@@ -95,32 +95,32 @@ class LevelDelivery:
             )
             self.delivered(self._queue, len(result.sizes), int(result.sizes.sum(dtype="int64")))
         self._released.clear()
-        self._progress.move(self._level, max(result.next_offset, stretch.begin + 1))
+        self._progress.move(self._level, max(result.next_offset, units.begin + 1))
         return 0
 
-    def _is_early(self, stretch: UnitRange, now_ms: int) -> NDArray[np.bool_]:
+    def _is_early(self, units: UnitRange, now_ms: int) -> NDArray[np.bool_]:
         """Returns True for each message that is not due yet.
 
         A clock ahead of ours may have stored some messages. They wait for their delay from when
         they were seen here. So they are not early, and need not wait until our clock reaches that
         time.
         """
-        is_early: NDArray[np.bool_] = stretch.tags_codes > now_ms
-        is_far = stretch.tags_codes > now_ms + self.delay_ms
-        waited_end = self._waited_end(stretch)
+        is_early: NDArray[np.bool_] = units.tags_codes > now_ms
+        is_far = units.tags_codes > now_ms + self.delay_ms
+        waited_end = self._waited_end(units)
         if is_far[0]:
-            stored_ms = self._store.messages.store_timestamp_ms(int(stretch.physical_offsets[0]))
+            stored_ms = self._store.messages.store_timestamp_ms(int(units.physical_offsets[0]))
             if stored_ms is not None and stored_ms > now_ms:
-                offsets = np.arange(stretch.begin, stretch.end)
+                offsets = np.arange(units.begin, units.end)
                 is_early &= ~(is_far & (offsets < waited_end))
         return is_early
 
-    def _waited_end(self, stretch: UnitRange) -> int:
+    def _waited_end(self, units: UnitRange) -> int:
         """Returns a queue offset; below it all messages have waited since they were seen."""
         now_ms = self._clock.monotonic_ms()
-        if not self._seen or self._seen[-1][0] < stretch.end:
-            self._seen.append((stretch.end, now_ms))
+        if not self._seen or self._seen[-1][0] < units.end:
+            self._seen.append((units.end, now_ms))
         while len(self._seen) > 1 and self._seen[1][1] + self.delay_ms <= now_ms:
             self._seen.popleft()
         end, seen_ms = self._seen[0]
-        return end if seen_ms + self.delay_ms <= now_ms else stretch.begin
+        return end if seen_ms + self.delay_ms <= now_ms else units.begin

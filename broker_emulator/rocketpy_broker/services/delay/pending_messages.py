@@ -6,11 +6,11 @@ Each message takes eight bytes: its due time within the slot and its queue offse
 take 16 to 80 MB. A slot is sorted in runs, as they fill and when its time has come. So nothing
 takes longer than some milliseconds. Python's garbage collector has no objects to visit here.
 
-A slot also knows its void messages: cancelled ones, and older copies of rolled ones. Like
-RocketMQ's delete units, these tombstones apply within their slot only. They are compared with the
-messages' keys when the messages are due. In RocketMQ a cancelled key also voids messages that are
-sent later. Here it voids the messages already present, and their rolled copies. Tombstones are
-sorted in runs as messages are: all of a slot may be cancelled.
+A slot also has tombstones: of cancelled messages, and of older copies of rolled ones. Like
+RocketMQ's delete units, they apply within their slot only. They are compared with the messages'
+keys when the messages are due. In RocketMQ a cancelled key also deletes messages that are sent
+later. Here it deletes the messages already present, and their rolled copies. Tombstones are sorted
+in runs as messages are: all of a slot may be cancelled.
 
 The state is in memory only; a start reads it from the timer queue again.
 """
@@ -33,7 +33,7 @@ _OFFSET_MASK = (1 << OFFSET_BITS) - 1
 BUCKET_BITS = 10
 # Messages or tombstones of a slot that make a sorted run.
 RUN_COUNT = 1 << 16
-# Voids every message with its key.
+# Deletes every message with its key.
 ANY_OFFSET = 1 << 62
 _EMPTY = np.empty(0, np.int64)
 
@@ -46,7 +46,7 @@ def key_hash(out_ms: int, key: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """Void messages of a slot: for a key's hash, messages below a queue offset.
+    """Deleted messages of a slot: for a key's hash, messages below a queue offset.
 
     Each run has n hashes, sorted, and n queue offsets; of equal hashes the last one counts.
     """
@@ -56,13 +56,13 @@ class Tombstones:
     def __bool__(self) -> bool:
         return bool(self.runs)
 
-    def have(
+    def cover(
         self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], is_rolled: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Returns True for each of n messages that is void, by the hash of its key."""
-        void: NDArray[np.bool_] = offsets < self._below(hashes)
-        void |= is_rolled & (offsets < self._below(~hashes))
-        return void
+        """Returns True for each of n messages that is tombstoned, by the hash of its key."""
+        tombstoned: NDArray[np.bool_] = offsets < self._below(hashes)
+        tombstoned |= is_rolled & (offsets < self._below(~hashes))
+        return tombstoned
 
     def _below(self, hashes: NDArray[np.int64]) -> NDArray[np.int64]:
         order = np.argsort(hashes)
@@ -76,7 +76,7 @@ class Tombstones:
         return below
 
 
-NOTHING_VOID = Tombstones(())
+NO_TOMBSTONES = Tombstones(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ class PendingMessages:
         self._slot_ms = max(seconds, 1) * SECOND_MS
         self._run_count = run_count
         # By slot: packed messages in order of arrival, sorted runs of them, and tombstones. A
-        # tombstone has two numbers: hash of a key, and queue offset below which it voids messages;
-        # that rises. A cancelled key has a second one for its rolled copies, with all bits of the
-        # hash inverted. The queue offset of the cancel record counts as pending.
+        # tombstone has two numbers: hash of a key, and the queue offset below which it deletes
+        # messages; that rises. A cancelled key has a second one for its rolled copies, with all
+        # bits of the hash inverted. The queue offset of the cancel record counts as pending.
         self._fresh: dict[int, bytearray] = {}
         self._runs: dict[int, list[NDArray[np.int64]]] = {}
-        self._fresh_marks: dict[int, array[int]] = {}
-        self._mark_runs: dict[int, list[NDArray[np.int64]]] = {}
+        self._fresh_tombstones: dict[int, array[int]] = {}
+        self._tombstone_runs: dict[int, list[NDArray[np.int64]]] = {}
         self._orders: dict[int, array[int]] = {}
         self._heap: list[int] = []
         self._counts: dict[int, int] = {}
@@ -130,26 +130,26 @@ class PendingMessages:
         self._count_in(offsets)
 
     def cancel(self, out_ms: int, key: str, offset: int) -> None:
-        """Voids the messages with `key` that get out at `out_ms`.
+        """Deletes the messages with `key` that get out at `out_ms`.
 
         The cancel record is at `offset`.
         """
         hashed = key_hash(out_ms, key)
-        number = self._mark(out_ms, [hashed, offset, ~hashed, ANY_OFFSET])
+        number = self._add_tombstones(out_ms, [hashed, offset, ~hashed, ANY_OFFSET])
         self._orders.setdefault(number, array("q")).append(offset)
         self._count += 1
         bucket = offset >> BUCKET_BITS
         self._counts[bucket] = self._counts.get(bucket, 0) + 1
 
     def supersede(self, out_ms: int, key: str, offset: int) -> None:
-        """Voids older copies of the message with `key` at `offset`."""
-        self._mark(out_ms, [key_hash(out_ms, key), offset])
+        """Deletes older copies of the message with `key` at `offset`."""
+        self._add_tombstones(out_ms, [key_hash(out_ms, key), offset])
 
-    def _mark(self, out_ms: int, marks: list[int]) -> int:
+    def _add_tombstones(self, out_ms: int, marks: list[int]) -> int:
         """Adds tombstones to the slot of that time; returns the slot's number."""
         number = out_ms // self._slot_ms
         self._slot(number)
-        fresh = self._fresh_marks.setdefault(number, array("q"))
+        fresh = self._fresh_tombstones.setdefault(number, array("q"))
         fresh.extend(marks)
         if len(fresh) >= 2 * self._run_count:
             self._seal_marks(number)
@@ -177,15 +177,15 @@ class PendingMessages:
 
     def _seal_marks(self, number: int) -> list[NDArray[np.int64]]:
         """Sorts the slot's new tombstones; returns their runs."""
-        fresh = self._fresh_marks.get(number)
+        fresh = self._fresh_tombstones.get(number)
         if not fresh:
-            return self._mark_runs.get(number, [])
-        runs = self._mark_runs.setdefault(number, [])
+            return self._tombstone_runs.get(number, [])
+        runs = self._tombstone_runs.setdefault(number, [])
         run = np.frombuffer(fresh, np.int64).reshape(-1, 2).T
         if runs and runs[-1].shape[1] + run.shape[1] <= self._run_count:
             run = np.concatenate((runs.pop(), run), axis=1)
         runs.append(run[:, np.argsort(run[0], kind="stable")])
-        self._fresh_marks[number] = array("q")
+        self._fresh_tombstones[number] = array("q")
         return runs
 
     # --- Going out ---
@@ -195,16 +195,16 @@ class PendingMessages:
         self._close_slots(now_ms)
         begin_ms = self._heap[0] * self._slot_ms if self._heap else now_ms
         if begin_ms >= now_ms:
-            return Due(_EMPTY, _EMPTY, NOTHING_VOID)
+            return Due(_EMPTY, _EMPTY, NO_TOMBSTONES)
         runs = self._seal(self._heap[0])
         first = np.sort(np.concatenate([_EMPTY, *(run[:count_max] for run in runs)]))[:count_max]
         due_ms = begin_ms + 1 + (first >> OFFSET_BITS)
         count = int(np.searchsorted(due_ms, now_ms, "right"))
-        tombstones = self._tombstones(self._heap[0]) if count else NOTHING_VOID
+        tombstones = self._tombstones(self._heap[0]) if count else NO_TOMBSTONES
         return Due(first[:count] & _OFFSET_MASK, due_ms[:count], tombstones)
 
     def done(self, due: Due) -> None:
-        """Removes the messages of `due`: they were released, are void, or are lost.
+        """Removes the messages of `due`: they were released, are tombstoned, or are lost.
 
         `due` must hold the first due messages.
         """
@@ -235,13 +235,13 @@ class PendingMessages:
             number = self._heap[0]
             is_over = (number + 1) * self._slot_ms <= now_ms
             is_empty = not self._fresh[number] and not self._runs.get(number)
-            if not is_empty or (number in self._fresh_marks and not is_over):
+            if not is_empty or (number in self._fresh_tombstones and not is_over):
                 return
             heapq.heappop(self._heap)
             del self._fresh[number]
             self._runs.pop(number, None)
-            self._fresh_marks.pop(number, None)
-            self._mark_runs.pop(number, None)
+            self._fresh_tombstones.pop(number, None)
+            self._tombstone_runs.pop(number, None)
             self._count_out(np.frombuffer(self._orders.pop(number, array("q")), np.int64))
 
     def _tombstones(self, number: int) -> Tombstones:
@@ -250,9 +250,9 @@ class PendingMessages:
     # --- All of them ---
 
     def marked_slots(self) -> list[Due]:
-        """Returns the messages of each slot that may have void ones."""
+        """Returns the messages of each slot that may have tombstoned ones."""
         found = []
-        for number in sorted(self._fresh_marks):
+        for number in sorted(self._fresh_tombstones):
             rest = np.sort(np.concatenate([_EMPTY, *self._seal(number)]))
             due_ms = number * self._slot_ms + 1 + (rest >> OFFSET_BITS)
             found.append(Due(rest & _OFFSET_MASK, due_ms, self._tombstones(number)))

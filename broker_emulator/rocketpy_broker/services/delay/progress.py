@@ -1,8 +1,8 @@
 """Delivery progress of waiting messages, in memory and on disk.
 
 Progress is saved at intervals, up to the deliveries that are on disk. After a crash it is some
-seconds old. Delivered records name the record that waited (`store.numbered`). So a start reads the
-log from where no saved progress covers it, not even a backup. It delivers nothing twice.
+seconds old. Delivered records name the record that waited (`store.batch_marks`). So a start reads
+the log from where no saved progress covers it, not even a backup. It delivers nothing twice.
 
 `config/deliveryLog.json` holds that log offset and the timer messages' progress. If RocketMQ used
 the store in the meantime, none of our records follow that offset. A clean stop saves the progress
@@ -51,7 +51,7 @@ class DeliveryProgress:
         self._timer_saved = SavedTimer(TimerPosition(0, 0, 0), (None,))
         self._is_timer_dirty = False
         self._marked = 0
-        # The file of offsets covers all deliveries before this offset, except where tracks say
+        # The file of offsets covers all deliveries before this offset, except where marks say
         # otherwise.
         self._saved_mark = 0
         # The offset from which on messages were pending or unread when the timer last looked.
@@ -96,7 +96,7 @@ class DeliveryProgress:
             self._timer.begin(self._marked)
         for level in range(1, LEVELS_MAX + 1):
             self._levels[level].begin(self._marked)
-        found = [*self._store.numbered.origins_from(self._marked)]
+        found = [*self._store.batch_marks.origins_from(self._marked)]
         self._delivered = np.sort(np.concatenate([self._delivered, *found]))
         return timer
 
@@ -123,7 +123,7 @@ class DeliveryProgress:
         self._next[level] = offset
         self._levels[level].mark(self._store.positions().log_end, offset)
 
-    def stand(self, level: int, offset: int) -> None:
+    def mark_undelivered(self, level: int, offset: int) -> None:
         """Notes that no message of `level` at or after `offset` is delivered."""
         if self._levels[level].is_begun:
             self.move(level, offset)
@@ -185,11 +185,11 @@ class DeliveryProgress:
     def _take_marks(self, flushed: int) -> int:
         """Takes in progress that is on disk; returns the first log offset that it may not cover."""
         begin = flushed
-        for level, track in self._levels.items():
-            offset = track.flushed(flushed)
+        for level, progress in self._levels.items():
+            offset = progress.flushed(flushed)
             if offset is not None and offset != self._offsets.next_offset(level):
                 self._offsets.update(level, offset)
-            begin = min(begin, track.scan_begin(flushed))
+            begin = min(begin, progress.scan_begin(flushed))
         position = self._timer.flushed(flushed)
         if position is not None and position != self._timer_saved.position:
             self._timer_saved = SavedTimer(position, self._timer_saved.checkpoints)

@@ -126,6 +126,6 @@ class RecallService:
             block = RecordBlock.parse(
                 bytearray(encoded.data.to_pybytes()), encoded.sizes.astype(np.int32)
             )
-            return self._schedule.placed(QueueKey(handle.topic, 0), block)
+            return self._schedule.redirect(QueueKey(handle.topic, 0), block)
         except (UnencodableRecordError, RecordIllegalError) as error:
             raise RecallIllegalError(str(error)) from error

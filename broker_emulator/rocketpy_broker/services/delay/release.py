@@ -1,6 +1,6 @@
 """Release of waiting messages to their real topics and queues.
 
-A released record names the record that waited (`store.numbered`). So a start after a crash finds
+A released record names the record that waited (`store.batch_marks`). So a start after a crash finds
 that it is delivered. The properties stay, with the level or time in them, as RocketMQ leaves them.
 Source: docs/design/storage.md sections 13.4 and 13.6.
 """
@@ -120,7 +120,7 @@ class DelayRelease:
 
     def _drop(self, topic: str, count: int) -> None:
         self._dropped_count += count
-        if self._log_throttle.may_say():
+        if self._log_throttle.may_log():
             logger.warning(
                 "dropped %s of deleted topics since the last such line, for instance of topic %r",
                 counted(self._dropped_count, "waiting message"),

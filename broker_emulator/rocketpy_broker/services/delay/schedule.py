@@ -89,7 +89,7 @@ class DelaySchedule:
         self._clock = clock
         self._timer = timer
 
-    def placed(
+    def redirect(
         self,
         queue: QueueKey,
         block: RecordBlock,
@@ -128,13 +128,13 @@ class DelaySchedule:
             self._check_fits(queue.topic, waiting)
         return place, waiting
 
-    def placed_records(
+    def redirect_records(
         self, queue: QueueKey, records: Sequence[Record], *, is_ack: bool = False
     ) -> tuple[QueueKey, RecordBlock]:
-        """Returns what `placed` returns for the block of a few records of the broker's own.
+        """Returns what `redirect` returns for the block of a few records of the broker's own.
 
         Their only property that delays or cancels is TIMER_DELIVER_MS. Arrays would take twenty
-        times as long for one record. Raises as `placed` does, and UnencodableRecordError.
+        times as long for one record. Raises as `redirect` does, and UnencodableRecordError.
         """
         times_ms = [int(each.properties[TIMER_DELIVER_MS]) for each in records]
         is_waiting = self._is_later(max(times_ms), self._clock.now_ms(), is_accepted=False)

@@ -39,7 +39,7 @@ class LeftWork:
         connection = scheduler.connection.get()
         if not self._shares.has_space(connection, count):
             work.close()
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 logger.warning(
                     "%s of broken receives will come again at the end of the invisible time only: "
                     "too many were left before",

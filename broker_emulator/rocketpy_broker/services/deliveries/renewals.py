@@ -169,7 +169,7 @@ class RenewalService:
             is_over |= renewed.receipt == before
         except StoreError as error:
             is_over = before.visible_ms <= self._clock.now_ms()
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 logger.warning("a delivery could not be renewed: %s", error)
         except BrokerError:
             # The message, its topic or its group is gone.

@@ -103,7 +103,7 @@ class DeliveryService:
         self.left_work = LeftWork(tasks, clock)
         self._handles = Handles(store)
         # Forwards to the dead letters that run, by handle.
-        self._burials: dict[str, asyncio.Future[None]] = {}
+        self._forwards: dict[str, asyncio.Future[None]] = {}
         self._log_throttle = LogThrottle(clock)
 
     async def receive(
@@ -185,7 +185,7 @@ class DeliveryService:
             await self._to_dead_letters(group, dead_places)
             await self._acks.ack(group, queue, offsets, receipt)
         except BrokerError as error:
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 logger.warning("messages could not become dead letters: %s", error)
 
     def _attempts_max(self, group: str) -> int:
@@ -263,7 +263,7 @@ class DeliveryService:
             self._handles.replaced.discard(handle)
         return new_handle
 
-    async def bury(self, group: str, topic: str, handle: str) -> None:
+    async def forward_to_dead_letters(self, group: str, topic: str, handle: str) -> None:
         """Makes a dead letter of a message and acknowledges it.
 
         Does nothing for a message that is acknowledged, changed, delivered again, gone, or of
@@ -273,27 +273,27 @@ class DeliveryService:
         try:
             queue, receipt = self._handles.receipt(group, topic, handle)
         except ForeignHandleError as error:
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 logger.info("a forward to the dead letters has no effect: %s", error)
             return
-        await self._buried(handle)
+        await self._await_forward(handle)
         if handle in self._handles.acknowledged or handle in self._handles.replaced:
             return
         # A repeated call has no effect from now on.
         self._handles.acknowledged.add(handle)
-        burial = self._burials[handle] = asyncio.get_running_loop().create_future()
+        forward = self._forwards[handle] = asyncio.get_running_loop().create_future()
         try:
-            await self._bury(group, queue, receipt, handle)
+            await self._forward(group, queue, receipt, handle)
         finally:
-            del self._burials[handle]
-            resolve(burial)
+            del self._forwards[handle]
+            resolve(forward)
 
-    async def _buried(self, handle: str) -> None:
+    async def _await_forward(self, handle: str) -> None:
         """Waits for the end of a running forward, which may fail."""
-        while (burial := self._burials.get(handle)) is not None:
-            await asyncio.wait([burial])
+        while (forward := self._forwards.get(handle)) is not None:
+            await asyncio.wait([forward])
 
-    async def _bury(self, group: str, queue: QueueKey, receipt: Receipt, handle: str) -> None:
+    async def _forward(self, group: str, queue: QueueKey, receipt: Receipt, handle: str) -> None:
         renewed = await self.renewals.take(handle)
         receipt = receipt if renewed is None else renewed.receipt
         try:
@@ -326,12 +326,12 @@ class DeliveryService:
             try:
                 await self.change(group, topic, handle, RELEASED_MS)
             except BrokerError as error:
-                if self._log_throttle.may_say():
+                if self._log_throttle.may_log():
                     logger.info("a delivery is visible at the end of its time only: %s", error)
 
     def _place(self, queue: QueueKey, offset: int) -> int | None:
         """Returns the log offset of a message; None if it is gone."""
-        units = self._store.queue_lookup.stretch(queue, offset, offset + 1)
+        units = self._store.queue_lookup.unit_range(queue, offset, offset + 1)
         is_found = units is not None and units.begin == offset and len(units.sizes) > 0
         return int(units.physical_offsets[0]) if units is not None and is_found else None
 
@@ -341,7 +341,7 @@ class DeliveryService:
         Raises HandleInvalidError.
         """
         queue, receipt = self._handles.receipt(group, topic, handle)
-        await self._buried(handle)
+        await self._await_forward(handle)
         if handle in self._handles.acknowledged:
             return None
         if handle in self._handles.replaced:

@@ -116,7 +116,7 @@ class Admission:
     @asynccontextmanager
     async def large(self, size: int) -> AsyncIterator[None]:
         """Waits until a large block may be checked; it is in flight within the block."""
-        async with self.sends.room(scheduler.connection.get(), size):
+        async with self.sends.acquire(scheduler.connection.get(), size):
             await self.store_ready(for_bulk=True)
             await scheduler.take_slot("append")
             index = self._store.index
@@ -126,7 +126,7 @@ class Admission:
 
     def staged(self, size: int) -> AbstractAsyncContextManager[None]:
         """Waits for room for a block to stage; it is in flight within the block."""
-        return self.stages.room(scheduler.connection.get(), size)
+        return self.stages.acquire(scheduler.connection.get(), size)
 
     @asynccontextmanager
     async def turn_to_write(self) -> AsyncIterator[None]:

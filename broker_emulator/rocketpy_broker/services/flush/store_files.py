@@ -96,7 +96,7 @@ class StoreFiles:
         try:
             await self._in_thread(work)
         except OSError as error:
-            if self._log_throttle[failure].may_say():
+            if self._log_throttle[failure].may_log():
                 logger.warning("%s: %s", failure, error)
 
     async def _in_thread(

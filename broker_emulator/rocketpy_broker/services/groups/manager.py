@@ -191,7 +191,7 @@ class SubscriptionGroupManager:
         try:
             await self.saver.save()
         except OSError as error:
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 logger.warning("new groups could not be saved yet: %s", error)
 
     def names(self) -> Collection[str]:

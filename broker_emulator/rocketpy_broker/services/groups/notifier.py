@@ -50,7 +50,7 @@ class Notifier:
             self._resting[group] = True
             return
         is_known = group in self._changed
-        has_first = bool(first) and self._tell(first, group)
+        has_first = bool(first) and self._notify(first, group)
         self._changed[group] = first if has_first and not is_known else ""
         self._news.set()
 
@@ -70,7 +70,7 @@ class Notifier:
                     # The empty id counts one step also for a group without members.
                     for client_id in [*members, ""]:
                         if client_id != first:
-                            self._tell(client_id, group)
+                            self._notify(client_id, group)
                         left -= 1
                         if not left:
                             left = MEMBERS_A_SLOT
@@ -83,7 +83,7 @@ class Notifier:
         if self._resting.pop(group):
             self.changed(group)
 
-    def _tell(self, client_id: str, group: str) -> bool:
+    def _notify(self, client_id: str, group: str) -> bool:
         """Notifies a member; returns False if it has no stream."""
         stream = self._streams.get(client_id)
         # The client may have left during the notification of its group.

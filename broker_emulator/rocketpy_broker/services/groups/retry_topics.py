@@ -61,7 +61,7 @@ class RetryTopics:
         try:
             await self._topics.make_retry_topics(due)
         except OSError as error:
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 logger.warning("retry topics could not be created yet: %s", error)
 
     def _is_due(self, wanted: RetryTopic) -> bool:

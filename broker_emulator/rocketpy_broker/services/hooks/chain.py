@@ -26,8 +26,8 @@ from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-# A hook's first FAILURES_TOLD failures are logged, later only every FAILURES_PER_LINE-th.
-FAILURES_TOLD, FAILURES_PER_LINE = 3, 10_000
+# A hook's first FAILURES_LOGGED failures are logged, later only every FAILURES_PER_LINE-th.
+FAILURES_LOGGED, FAILURES_PER_LINE = 3, 10_000
 
 
 class HookChain:
@@ -66,7 +66,7 @@ class HookChain:
     def _failed(self, hook: Hook, error: Exception) -> None:
         self.failures[hook.hook_name] += 1
         count = self.failures[hook.hook_name]
-        if count <= FAILURES_TOLD or count % FAILURES_PER_LINE == 0:
+        if count <= FAILURES_LOGGED or count % FAILURES_PER_LINE == 0:
             times = counted(count, "time")
             logger.error("hook %r failed, %s by now", hook.hook_name, times, exc_info=error)
 

@@ -118,11 +118,11 @@ class OffsetQueryService:
             fresh = list(dict.fromkeys(name for name in (*fresh, *names) if name not in query.seen))
             if not fresh:
                 break
-            await self._look_at(fresh, query.pattern, query.seen)
+            await self._match_names(fresh, query.pattern, query.seen)
         found = [name for name in names if query.seen[name]]
         return list(dict.fromkeys([*query.topics, *found]))
 
-    async def _look_at(
+    async def _match_names(
         self, names: Sequence[str], pattern: TopicPattern, seen: dict[str, bool]
     ) -> None:
         for begin in range(0, len(names), NAMES_A_SLOT):
@@ -184,7 +184,7 @@ class OffsetQueryService:
         """True if the answer is still known after `changes`; reads only what has changed."""
         if query.pattern is not None:
             fresh = [topic for topic in changes.topics if topic not in query.seen]
-            await self._look_at(fresh, query.pattern, query.seen)
+            await self._match_names(fresh, query.pattern, query.seen)
         if await self._count_known(query, filter(self._is_readable, changes.queues)) is None:
             return False
         for topic in changes.topics:

@@ -150,7 +150,7 @@ class ResetService:
             self._topics.check_epoch(topic, topic_epoch)
             self._store.deletions.check(topic)
             self._committed.resetting()
-            self._let_wait(group, topic, {each.queue_id: each.new_offset for each in part})
+            self._add_pending(group, topic, {each.queue_id: each.new_offset for each in part})
             for each in part:
                 self._committed.commit(group, topic, each.queue_id, each.new_offset)
             await take_slot()
@@ -162,7 +162,7 @@ class ResetService:
                 f"({error.strerror}); check the broker's disk, or reset it again"
             ) from error
 
-    def _let_wait(self, group: str, topic: str, places: Mapping[int, int]) -> None:
+    def _add_pending(self, group: str, topic: str, places: Mapping[int, int]) -> None:
         """Notes the new offsets for the next pulls of the members.
 
         Also notes them for members that may return after a restart, and that have an older reset.

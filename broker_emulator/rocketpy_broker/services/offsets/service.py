@@ -136,7 +136,7 @@ class OffsetService:
         offset = self._consumers.query(group, *queue)
         if offset >= 0:
             return offset
-        is_zero = set_zero_if_not_found and self._exists(queue) and self._begins_hot(queue)
+        is_zero = set_zero_if_not_found and self._exists(queue) and self._begins_in_memory(queue)
         return 0 if is_zero else None
 
     def _exists(self, queue: QueueKey) -> bool:
@@ -147,11 +147,11 @@ class OffsetService:
         queue_nums = max(config.readable_queues, config.write_queue_nums)
         return queue.queue_id < queue_nums or self._store.range_of(queue).max_offset > 0
 
-    def _begins_hot(self, queue: QueueKey) -> bool:
+    def _begins_in_memory(self, queue: QueueKey) -> bool:
         """True if the queue starts at 0, and its first message, if any, is in memory."""
         if self._store.range_of(queue).min_offset > 0:
             return False
-        first = self._store.queue_lookup.stretch(queue, 0, 1)
+        first = self._store.queue_lookup.unit_range(queue, 0, 1)
         hot_begin = self._store.positions().log_end - self._store.config.hot_bytes
         return first is None or int(first.physical_offsets[0]) >= hot_begin
 

@@ -21,7 +21,7 @@ from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, Que
 
 # The most bytes of records in one read. A response with less room left is full.
 READ_BYTES = 256 << 10
-_LOOKED_AT = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
+_SCANNED = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
 
 
 class MatchingReader:
@@ -49,7 +49,7 @@ class MatchingReader:
         reading = _reading(limits, sql92)
         await take_slot()
         result = self._store.get_message(queue, offset, step_end, reading)
-        while result.status in _LOOKED_AT and not _is_full(result, limits, reading):
+        while result.status in _SCANNED and not _is_full(result, limits, reading):
             if result.next_offset >= min(step_end, result.max_offset):
                 break
             await take_slot()
@@ -60,7 +60,7 @@ class MatchingReader:
                 cold_matches_max=reading.cold_matches_max - count,
             )
             behind = self._store.get_message(queue, result.next_offset, step_end, rest)
-            if behind.status not in _LOOKED_AT:
+            if behind.status not in _SCANNED:
                 break
             result = _joined(result, behind)
         return result

@@ -1,8 +1,8 @@
 """Sizes of offset ranges, and their ends within a number of bytes.
 
-Sizes come from the units of the consume queues, read a stretch per scheduler slot. Ranges are
-measured until their total exceeds a limit. Of each later range one stretch is measured, from which
-the caller estimates the rest. Blank units and offsets outside the queue have no bytes. A call
+Sizes come from the units of the consume queues, one unit range per scheduler slot. Ranges are
+measured until their total exceeds a limit. Only one unit range of each later range is measured. The
+caller estimates the rest from it. Blank units and offsets outside the queue have no bytes. A call
 answers the measured ranges when its work time is over, and may stop within a range.
 """
 
@@ -61,15 +61,15 @@ class Measure:
     first_physical_offset: int = 0
     goes_on: bool = False
 
-    def add(self, stretch: UnitRange) -> None:
-        """Adds the stretch that starts at `end`."""
-        self.end = stretch.end
-        self.count += len(stretch.sizes)
-        self.bytes += int(stretch.sizes.sum())
+    def add(self, units: UnitRange) -> None:
+        """Adds the unit range that starts at `end`."""
+        self.end = units.end
+        self.count += len(units.sizes)
+        self.bytes += int(units.sizes.sum())
         if self.first_bytes == 0 and self.bytes:
-            row = int(np.argmax(stretch.sizes > 0))
-            self.first_bytes = int(stretch.sizes[row])
-            self.first_physical_offset = int(stretch.physical_offsets[row])
+            row = int(np.argmax(units.sizes > 0))
+            self.first_bytes = int(units.sizes[row])
+            self.first_physical_offset = int(units.physical_offsets[row])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,12 @@ class RangeLimitService:
             if measure.count and time.is_over:
                 measure.goes_on = True
                 break
-            stretch = self._store.queue_lookup.stretch(part.queue, measure.end, part.end)
+            units = self._store.queue_lookup.unit_range(part.queue, measure.end, part.end)
             await take_slot()
-            if stretch is None:
+            if units is None:
                 measure.end = part.end
             else:
-                measure.add(stretch)
+                measure.add(units)
         end = min(part.end, self._store.range_of(part.queue).max_offset)
         measure.count_left = max(end - measure.end, 0)
         return measure
@@ -152,14 +152,14 @@ class RangeLimitService:
         while offset < part.end:
             if offset > part.begin and time.is_over:
                 return RangeEnd(offset, taken, goes_on=True)
-            stretch = self._store.queue_lookup.stretch(part.queue, offset, part.end)
+            units = self._store.queue_lookup.unit_range(part.queue, offset, part.end)
             await take_slot()
-            if stretch is None:
+            if units is None:
                 break
-            totals = taken + np.cumsum(stretch.sizes)
+            totals = taken + np.cumsum(units.sizes)
             count = int(np.searchsorted(totals, budget, "right"))
             taken = int(totals[count - 1]) if count else taken
             if count < len(totals):
-                return RangeEnd(stretch.begin + count, taken)
-            offset = stretch.end
+                return RangeEnd(units.begin + count, taken)
+            offset = units.end
         return RangeEnd(part.end, taken)

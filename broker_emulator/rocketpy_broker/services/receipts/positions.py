@@ -135,7 +135,7 @@ class PopPositions:
         end = self._store.positions().log_end
         self.move(group, queue, offset, end, end)
 
-    def settle(self) -> None:
+    def commit_flushed(self) -> None:
         """Commits the moves whose check points are on disk."""
         flushed = self._store.flushed_end
         self._commit_below(flushed)
@@ -160,10 +160,10 @@ class PopPositions:
 
     def plan_save(self) -> SavePlan | None:
         """Commits what is on disk, for the next save of the offsets; has nothing to save."""
-        self.settle()
+        self.commit_flushed()
         return None
 
     def close(self) -> None:
         """Saves all at a clean stop, after the log is on disk. Blocks. Raises OSError."""
-        self.settle()
+        self.commit_flushed()
         save_now(self._committed)

@@ -130,7 +130,7 @@ class ReviveQueue:
 
     async def _work(self) -> None:
         self.commit_flushed()
-        settled_ms = self._timer.settled_ms(self._clock.now_ms())
+        delivered_until_ms = self._timer.delivered_until_ms(self._clock.now_ms())
         while True:
             entries, following = self._log.read(self._queue, self._next_offset)
             for entry in entries:
@@ -142,7 +142,7 @@ class ReviveQueue:
             await take_slot()
         # Nothing appended may be invisible yet.
         if self._next_offset >= self._store.next_offset(self._queue):
-            await self._handle_due(max(self._seen_ms, settled_ms))
+            await self._handle_due(max(self._seen_ms, delivered_until_ms))
         self._mark()
 
     def _take(self, entry: Entry) -> None:

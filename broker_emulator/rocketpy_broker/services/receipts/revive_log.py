@@ -99,12 +99,12 @@ class ReviveLog:
         records = [self._record(queue, *each) for each in entries]
         is_ack = any(isinstance(content, Ack) for content, _ in entries)
         try:
-            placed = self._schedule.placed_records(queue, records, is_ack=is_ack)
+            destination = self._schedule.redirect_records(queue, records, is_ack=is_ack)
         except UnencodableRecordError as error:
             raise RecordIllegalError(
                 f"the receipt names what no record can hold: {error}"
             ) from error
-        return self._store.append(*placed, _OWN)
+        return self._store.append(*destination, _OWN)
 
     def _record(self, queue: QueueKey, content: CheckPoint | Ack, deliver_ms: int) -> Record:
         host = self._store.store_host

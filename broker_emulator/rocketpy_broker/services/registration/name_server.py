@@ -43,7 +43,7 @@ STOP_MS_MAX = 1_000
 PART_TOPICS = 10_000
 
 
-class RefusedError(BrokerError):
+class NameServerRefusedError(BrokerError):
     """A request that the name server has refused."""
 
 
@@ -143,7 +143,7 @@ class NameServerRegistration:
             try:
                 await self._connection.connect()
                 await self._register_all()
-                self._say_registered()
+                self._log_registered()
                 retry_ms = RETRY_MS_MIN
                 await self._keep_registered()
             except (BrokerError, RemotingError) as error:
@@ -222,11 +222,13 @@ class NameServerRegistration:
         await self._asked(RequestCode.UNREGISTER_BROKER, header)
 
     async def _asked(self, code: RequestCode, header: Header, body: bytes = b"") -> None:
-        """Makes a request that the name server must accept. Raises RefusedError."""
+        """Makes a request that the name server must accept. Raises NameServerRefusedError."""
         answer = await self._connection.ask(code, header, body)
         if answer.code != ResponseCode.SUCCESS:
             remark = answer.remark or "it gives no reason"
-            raise RefusedError(f"it refuses {code.name} with code {answer.code}: {remark!r:.300}")
+            raise NameServerRefusedError(
+                f"it refuses {code.name} with code {answer.code}: {remark!r:.300}"
+            )
 
     # --- State ---
 
@@ -255,7 +257,7 @@ class NameServerRegistration:
                 *(self._address, error),
             )
 
-    def _say_registered(self) -> None:
+    def _log_registered(self) -> None:
         local, peer = self._connection.local_host, self._connection.peer_host
         own = self._identity.address(local)
         level = logging.WARNING if self._is_failing else logging.INFO

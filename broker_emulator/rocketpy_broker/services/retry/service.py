@@ -102,7 +102,7 @@ class SendBackService:
         self._lookup = MessagesToSendBack(store)
         self._targets = targets
         self._admission = sends.admission
-        self._gate = sends.gate
+        self._preconditions = sends.preconditions
         self._schedule = schedule
         self._group_commit = group_commit
         self._clock = clock
@@ -129,7 +129,7 @@ class SendBackService:
         await self._admission.store_ready()
         self._store.check_writable()
         config = await self._targets.group(group)
-        self._gate.check_permission()
+        self._preconditions.check_permission()
         if config.retry_queue_nums <= 0:
             return [SentBackTo.DROPPED] * len(messages)
         topic = await self._targets.retry_topic(config, unit_mode=unit_mode)
@@ -228,7 +228,7 @@ class SendBackService:
         changed = sent_back(block, queue.topic, level)
         if level != DEAD_LETTER_LEVEL:
             await _between_copies(block)
-            queue, changed = self._schedule.placed(queue, changed)
+            queue, changed = self._schedule.redirect(queue, changed)
         await _between_copies(block)
         await self._admission.write_over()
         return queue, changed

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rocketpy_broker.services.send.service import SendService
 
 # Each message may have another queue.
-GATHERED_MAX = BLOCK_QUEUES_MAX
+BATCH_SENDS_MAX = BLOCK_QUEUES_MAX
 # A message that is stored alone counts as at least this size, so a block has a few of them.
 ALONE_BYTES = SMALL_BYTES_MAX // 4
 # Marks of messages that cannot, or probably cannot, be batched; checks find the rest.
@@ -202,19 +202,19 @@ class SendBatcher:
         result = self._sends.store_at_once(QueueKey(topic, OWN_QUEUES), block)
         if result is None:
             return False
-        _tell(sends, topic, block, result)
+        _set_results(sends, topic, block, result)
         return True
 
 
 def _count_of_block(sends: list[Send], *, has_hooks: bool) -> int:
     """Returns the number of first messages that make a small block; at least 1."""
     weight = 0
-    for count, send in enumerate(sends[:GATHERED_MAX]):
+    for count, send in enumerate(sends[:BATCH_SENDS_MAX]):
         # The search in a record costs as much as its checks, so only this block's are searched.
         weight += _weight(send.record, has_hooks)
         if weight > SMALL_BYTES_MAX:
             return max(count, 1)
-    return min(len(sends), GATHERED_MAX)
+    return min(len(sends), BATCH_SENDS_MAX)
 
 
 def _weight(record: bytes, is_alone: bool) -> int:
@@ -224,7 +224,7 @@ def _weight(record: bytes, is_alone: bool) -> int:
     return ALONE_BYTES if is_alone else len(record)
 
 
-def _tell(sends: list[Send], topic: str, block: RecordBlock, result: AppendResult) -> None:
+def _set_results(sends: list[Send], topic: str, block: RecordBlock, result: AppendResult) -> None:
     """Sets each sender's result: the position of its message."""
     queue_ids = block.header["queue_id"].tolist()
     queue_offsets = block.header["queue_offset"].tolist()

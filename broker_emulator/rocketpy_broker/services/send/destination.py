@@ -64,7 +64,9 @@ class DestinationResolver:
         """Takes in a changed configuration."""
         self._reject_transaction_message = settings.reject_transaction_message
 
-    def placed(self, queue: QueueKey, block: RecordBlock, *, in_batch: bool = False) -> Destination:
+    def resolve(
+        self, queue: QueueKey, block: RecordBlock, *, in_batch: bool = False
+    ) -> Destination:
         """Returns the destination of a block that was sent to `queue`. Any thread may call it.
 
         Raises RecordIllegalError, PermissionDeniedError.
@@ -77,13 +79,13 @@ class DestinationResolver:
             return Destination(queue, block, found, found)
         return Destination(place, waiting, tags_and_keys(place, waiting, self._config), found)
 
-    def placed_decided(self, queue: QueueKey, block: RecordBlock) -> Destination:
+    def resolve_decided(self, queue: QueueKey, block: RecordBlock) -> Destination:
         """Returns the destination of a decided batch's block, without the checks it has passed.
 
         Raises TimerRefusedError, and RecordIllegalError where settings have changed since.
         """
         found = tags_and_keys(queue, block, self._config)
-        place, waiting = self._schedule.placed(queue, block, is_accepted=True)
+        place, waiting = self._schedule.redirect(queue, block, is_accepted=True)
         if place == queue:
             return Destination(queue, block, found, found)
         return Destination(place, waiting, tags_and_keys(place, waiting, self._config), found)
@@ -107,7 +109,7 @@ class DestinationResolver:
         self, queue: QueueKey, block: RecordBlock, *, in_batch: bool
     ) -> tuple[QueueKey, RecordBlock]:
         if not is_half(block, self._config.delay_levels):
-            return self._schedule.placed(queue, block)
+            return self._schedule.redirect(queue, block)
         if in_batch:
             raise RecordIllegalError(
                 "a batch holds a half message; a batch is a transaction itself"
@@ -116,5 +118,5 @@ class DestinationResolver:
             raise PermissionDeniedError("this broker takes no transaction messages")
         half = half_message(queue, block)
         # Refuses a message that could never be committed: it will have the same properties.
-        self._schedule.placed(queue, half)
+        self._schedule.redirect(queue, half)
         return HALF_QUEUE, half

@@ -74,7 +74,7 @@ class RetryTargets:
         try:
             await self._topics.add_queues(topic.topic, nums)
         except OSError as error:
-            self._tell(topic.topic, "changed", error)
+            self._log_failure(topic.topic, "changed", error)
             raise _not_made(topic.topic) from error
 
     async def sent_to(self, group: SubscriptionGroupConfig) -> None:
@@ -98,11 +98,11 @@ class RetryTargets:
         try:
             await self._topics.make_retry_topics([TopicConfig(topic, 1, 1, int(READ_WRITE))])
         except OSError as error:
-            self._tell(topic, "created", error)
+            self._log_failure(topic, "created", error)
             raise _not_made(topic) from error
 
-    def _tell(self, topic: str, what: str, error: OSError) -> None:
-        if self._log_throttle.may_say():
+    def _log_failure(self, topic: str, what: str, error: OSError) -> None:
+        if self._log_throttle.may_log():
             logger.warning("topic %r could not be %s: %s", topic, what, error)
 
 

@@ -26,7 +26,7 @@ from rocketpy_broker.services.send.retry_sends import RetrySends
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
-from rocketpy_broker.store.queues.slices import run_starts
+from rocketpy_broker.store.queues.slices import slice_starts
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.call_limits import ANY_QUEUE, OWN_QUEUES
 from rocketpy_proto.model.codes import ResponseCode
@@ -54,7 +54,7 @@ class SendService:
         self._group_commit = group_commit
         self.admission = group_commit.admission
         self.destinations = DestinationResolver(schedule, topics, store.config, config)
-        self.gate = SendPreconditions(topics, clock, config)
+        self.preconditions = SendPreconditions(topics, clock, config)
         self._hooks = hooks or HookChain([])
         self._limits = config.limits
         self._retry_sends = retry_sends
@@ -63,7 +63,7 @@ class SendService:
 
     def configure(self, config: BrokerConfig) -> None:
         """Takes in a changed configuration."""
-        self.gate.configure(config)
+        self.preconditions.configure(config)
         self.destinations.configure(config)
 
     @property
@@ -120,7 +120,7 @@ class SendService:
         record_sizes: bytes,
     ) -> Stored:
         await self.admission.store_ready()
-        self.gate.check(topic)
+        self.preconditions.check(topic)
         group = await retry_sends.group(topic, len(record_sizes) // 4)
         await self.admission.write_over()
         sent_to = self.queue_of(topic, queue_id)
@@ -152,7 +152,7 @@ class SendService:
             return store()
         with self._snapshot(context):
             stored = store()
-        self._tell(context, stored)
+        self._call_hooks(context, stored)
         return stored
 
     @contextmanager
@@ -168,7 +168,7 @@ class SendService:
             self._hooks.after_send(context, SendOutcome(error.code, error.remark, -1, -1, -1))
             raise
 
-    def _tell(self, context: SendContext, stored: Stored) -> None:
+    def _call_hooks(self, context: SendContext, stored: Stored) -> None:
         if not self._hooks:
             return
         result, success = stored.result, ResponseCode.SUCCESS
@@ -187,7 +187,7 @@ class SendService:
         topic, queue_id = queue
         block = self.checked_records(topic, records, record_sizes, is_copied=is_copied)
         if queue_id == OWN_QUEUES:
-            ids = block.header["queue_id"][run_starts(block)]
+            ids = block.header["queue_id"][slice_starts(block)]
             queue_nums = self._topics.get(topic).write_queue_nums
             wrong = ids[(ids < 0) | (ids >= queue_nums)]
             if len(wrong):
@@ -212,19 +212,21 @@ class SendService:
         """
         with _record_errors():
             waits = not declines_to_wait(block)
-            placed = self.destinations.placed(queue, block)
+            destination = self.destinations.resolve(queue, block)
             # Also for a delayed block: the deletion of its topic could not remove it later.
             self._store.deletions.check(queue.topic)
-            result = self._store.append(placed.queue, placed.block, AppendHints(placed.found))
-            return Stored(queue.queue_id, result, waits, placed.delayed(queue))
+            result = self._store.append(
+                destination.queue, destination.block, AppendHints(destination.found)
+            )
+            return Stored(queue.queue_id, result, waits, destination.delayed(queue))
 
     def store_at_once(self, queue: QueueKey, block: RecordBlock) -> AppendResult | None:
         """Stores a block as `store` does; returns None, without storing, for a delayed block."""
         with _record_errors():
-            placed = self.destinations.placed(queue, block)
-            if placed.queue != queue:
+            destination = self.destinations.resolve(queue, block)
+            if destination.queue != queue:
                 return None
-            return self._store.append(queue, block, AppendHints(placed.found))
+            return self._store.append(queue, block, AppendHints(destination.found))
 
     async def append_large(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
@@ -239,28 +241,28 @@ class SendService:
             with self._snapshot(context):
                 queue = self.queue_of(topic, queue_id)
                 stored = await self._append_in_threads(queue, records, record_sizes)
-            self._tell(context, stored)
+            self._call_hooks(context, stored)
             return stored
 
     async def _append_in_threads(
         self, queue: QueueKey, records: bytes, record_sizes: bytes
     ) -> Stored:
         admission = self.admission
-        placed, waits = await admission.in_thread(
-            lambda: self._placed(queue, records, record_sizes)
+        destination, waits = await admission.in_thread(
+            lambda: self._destination_of(queue, records, record_sizes)
         )
         async with admission.turn_to_write():
             # Other tasks have run: the topic may be gone, or closed for writing.
-            self._topics.check_writable(queue.topic, _highest(queue, placed))
+            self._topics.check_writable(queue.topic, _highest(queue, destination))
             self._store.deletions.check(queue.topic)
             with _record_errors():
                 under_way = self._store.begin_append(
-                    placed.queue, placed.block, AppendHints(placed.found)
+                    destination.queue, destination.block, AppendHints(destination.found)
                 )
             result = await admission.write(under_way)
-        return Stored(queue.queue_id, result, waits, placed.delayed(queue))
+        return Stored(queue.queue_id, result, waits, destination.delayed(queue))
 
-    def _placed(
+    def _destination_of(
         self, queue: QueueKey, records: bytes, record_sizes: bytes
     ) -> tuple[Destination, bool]:
         """Returns the checked block's destination, and True if its sender waits for the flush.
@@ -269,7 +271,7 @@ class SendService:
         """
         block = self.checked(queue, records, record_sizes)
         with _record_errors():
-            return self.destinations.placed(queue, block), not declines_to_wait(block)
+            return self.destinations.resolve(queue, block), not declines_to_wait(block)
 
     def queue_of(self, topic: str, queue_id: int) -> QueueKey:
         """Returns the queue for a block; with ANY_QUEUE the next one in rotation.
@@ -279,7 +281,7 @@ class SendService:
         Raises TopicNotExistError, TopicIllegalError, PermissionDeniedError, QueueIdIllegalError,
         NotServingYetError.
         """
-        self.gate.check(topic)
+        self.preconditions.check(topic)
         is_own = queue_id == OWN_QUEUES
         config = self._topics.check_writable(topic, ANY_QUEUE if is_own else queue_id)
         return QueueKey(topic, self._chosen(queue_id, config))
@@ -290,7 +292,7 @@ class SendService:
         If it refuses one of them, the rotation of queues does not advance. Raises the errors of
         `queue_of`.
         """
-        self.gate.check(topic)
+        self.preconditions.check(topic)
         self._topics.check_writable(topic, min(queue_ids))
         config = self._topics.check_writable(topic, max(queue_ids))
         return [self._chosen(queue_id, config) for queue_id in queue_ids]
@@ -333,9 +335,9 @@ def _record_errors() -> Iterator[None]:
         raise RecordIllegalError(str(error)) from error
 
 
-def _highest(queue: QueueKey, placed: Destination) -> int:
+def _highest(queue: QueueKey, destination: Destination) -> int:
     """Returns the highest queue id of a block; ANY_QUEUE for a delayed block with OWN_QUEUES."""
     if queue.queue_id != OWN_QUEUES:
         return queue.queue_id
-    is_at_once = placed.queue == queue
-    return int(placed.block.header["queue_id"].max()) if is_at_once else ANY_QUEUE
+    is_at_once = destination.queue == queue
+    return int(destination.block.header["queue_id"].max()) if is_at_once else ANY_QUEUE

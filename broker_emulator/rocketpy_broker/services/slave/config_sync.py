@@ -99,7 +99,7 @@ class ConfigSync:
                     await self._sync(master)
                     await sleep(self._clock, INTERVAL_MS)
             except (BrokerError, OSError) as error:
-                if self._throttle.may_say():
+                if self._throttle.may_log():
                     logger.warning("tables of master %s: %s", address, error)
                 await sleep(self._clock, INTERVAL_MS)
             finally:

@@ -122,7 +122,7 @@ class LogSync:
         reason = str(error)
         is_new = reason != self._state.failure
         self._state.failure = reason
-        if is_new or self._throttle.may_say():
+        if is_new or self._throttle.may_log():
             master = self._state.master or self._config.broker_name
             logger.warning("the slave does not follow master %s: %s", master, reason)
 

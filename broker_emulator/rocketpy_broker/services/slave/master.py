@@ -52,7 +52,7 @@ EMPTY_OF_ROCKETMQ = ("-1", "0")
 LARGE_BODY_BYTES = 64 << 10
 
 
-class Connection(Protocol):
+class MasterConnection(Protocol):
     """A connection to a remoting server; all methods raise BrokerError."""
 
     async def connect(self) -> None:
@@ -66,7 +66,7 @@ class Connection(Protocol):
 
 
 # Returns a connection to an address (host:port), which is not open yet.
-Connect = Callable[[str], Connection]
+Connect = Callable[[str], MasterConnection]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class MasterFacts:
 class Master:
     """One master, by a connection of its own; each call opens it if necessary."""
 
-    def __init__(self, address: str, connection: Connection) -> None:
+    def __init__(self, address: str, connection: MasterConnection) -> None:
         self.address = address
         self._connection = connection
         self._is_open = False

@@ -80,7 +80,7 @@ class StagingSync:
                 while self._has_master(address):
                     await self._sync(master)
             except (BrokerError, OSError) as error:
-                self._say(str(error))
+                self._log(str(error))
                 await sleep(self._clock, RETRY_MS)
             finally:
                 master.close()
@@ -140,14 +140,14 @@ class StagingSync:
             if name not in self._lacking and len(self._lacking) >= LACKING_MAX:
                 raise
             self._lacking[name] = change
-            self._say(f"{name} is not copied: {error}")
+            self._log(f"{name} is not copied: {error}")
             return
         self._lacking.pop(name, None)
         self._leaving.pop(name, None)
         self._present.add(name)
 
-    def _say(self, text: str) -> None:
-        if self._throttle.may_say():
+    def _log(self, text: str) -> None:
+        if self._throttle.may_log():
             logger.warning("staged blocks of master %s: %s", self._state.master, text)
 
     async def _copy(self, master: Master, name: str, copy: StagedCopy) -> None:
@@ -161,7 +161,7 @@ class StagingSync:
                 await run_shielded(asyncio.to_thread(copy.add, piece))
             if piece is not None and not await run_shielded(asyncio.to_thread(copy.finish)):
                 # After a restart the master lists files of tasks that may go on.
-                self._say(f"{name} is not complete")
+                self._log(f"{name} is not complete")
         finally:
             await run_shielded(asyncio.to_thread(copy.discard))
 

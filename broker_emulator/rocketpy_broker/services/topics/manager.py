@@ -108,8 +108,8 @@ class TopicConfigManager:
         for include_system in (True, False):
             self.names(include_system=include_system)
         own = {topic: each for topic, each in loaded.items() if not self.is_system(topic)}
-        if strangers := made_elsewhere(own):
-            self._table.note(strangers)
+        if foreign := made_elsewhere(own):
+            self._table.note(foreign)
             # An epoch that is not on disk is only drawn again after a crash.
             with contextlib.suppress(OSError):
                 save_now(self._table)

@@ -46,7 +46,7 @@ CHECK_MAX_TIME_CONFIG = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1)
 # Offsets skipped in one scheduler slot.
 SLOT_OFFSETS = 1_000
 # Limit of half messages after one that is too young for a check.
-HELD_UP_MAX = 20_000
+WAITING_HALVES_MAX = 20_000
 
 
 class CheckService:
@@ -149,7 +149,7 @@ class CheckService:
         elif not 0 <= age_ms <= half.immunity_ms(self.times.timeout_ms):
             if not self._copy_and_ask(half):
                 lines.note(CheckReason.NO_PRODUCER, half)
-        elif self._store.range_of(HALF_QUEUE).max_offset - offset > HELD_UP_MAX:
+        elif self._store.range_of(HALF_QUEUE).max_offset - offset > WAITING_HALVES_MAX:
             # It would keep the outcomes of all later ones in memory.
             copy = self._messages.append_copy(half, is_counted=False)
             self._table.copied(half.first_offset, copy.queue_offset)

@@ -209,7 +209,7 @@ class TransactionMessages:
         }
         strings = without_properties(properties_strings(half.block), [FIRST_HALF])
         final = rewritten(half.block, queue.topic, strings, fields)
-        return self._store.append(*self._schedule.placed(queue, final, is_accepted=True))
+        return self._store.append(*self._schedule.redirect(queue, final, is_accepted=True))
 
     def append_copy(self, half: HalfMessage, *, is_counted: bool = True) -> AppendResult:
         """Appends a newer half message of the same transaction; `is_counted` adds one check.

@@ -44,7 +44,7 @@ LOG_OFFSET = "logOffset"
 MARK_BYTES = 64 << 20
 READ_BYTES = 1 << 20
 # Units per lookup in the queue of discarded messages, which rarely has more.
-LOOK_UNITS = 1_000
+SCAN_UNITS = 1_000
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class _Final:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FlushedPosition:
     """Progress that holds once the log is on disk up to `log_end`."""
 
     log_end: int
@@ -82,15 +82,15 @@ class TransactionProgress:
         self._table = table
         self._marked = 0
         self._finals: deque[_Final] = deque()
-        self._owed: deque[tuple[int, Operation, _Final | None]] = deque()
-        self._next = _Place(0, 0, 0)
+        self._unwritten_ops: deque[tuple[int, Operation, _Final | None]] = deque()
+        self._next = _FlushedPosition(0, 0, 0)
         store.open_from = self._open_from
 
     def _open_from(self) -> int:
         """Returns the log offset of the first open half message; cleaning stops there."""
         begin = self._table.next_half
-        stretch = self._store.queue_lookup.stretch(HALF_QUEUE, begin, begin + 1)
-        return NOTHING_NEEDED if stretch is None else int(stretch.physical_offsets[0])
+        units = self._store.queue_lookup.unit_range(HALF_QUEUE, begin, begin + 1)
+        return NOTHING_NEEDED if units is None else int(units.physical_offsets[0])
 
     # --- Deciding ---
 
@@ -100,26 +100,26 @@ class TransactionProgress:
         """Notes that the final message of a half message was appended after `begin`."""
         final = _Final(begin)
         self._finals.append(final)
-        self._owe(half_offset, operation, final)
+        self._add_decision(half_offset, operation, final)
 
     def rolled_back(self, half_offset: int) -> None:
         """Notes that a half message is rolled back."""
-        self._owe(half_offset, Operation.ROLLBACK, None)
+        self._add_decision(half_offset, Operation.ROLLBACK, None)
 
     def over(self, half_offset: int, operation: Operation) -> None:
         """Notes that a half message has ended for another reason."""
-        self._owe(half_offset, operation, None)
+        self._add_decision(half_offset, operation, None)
 
-    def _owe(self, half_offset: int, operation: Operation, final: _Final | None) -> None:
-        self._owed.append((half_offset, operation, final))
+    def _add_decision(self, half_offset: int, operation: Operation, final: _Final | None) -> None:
+        self._unwritten_ops.append((half_offset, operation, final))
         self._table.decide(half_offset, operation)
 
     def write_ops(self) -> None:
-        """Appends the op messages that are owed. Raises StoreClosedError, StoreBusyError."""
-        while self._owed:
-            half_offset, operation, final = self._owed[0]
+        """Appends the unwritten op messages. Raises StoreClosedError, StoreBusyError."""
+        while self._unwritten_ops:
+            half_offset, operation, final = self._unwritten_ops[0]
             done = self._messages.append_op(half_offset, operation)
-            self._owed.popleft()
+            self._unwritten_ops.popleft()
             self._table.note(OpMessage(done.queue_offset, (half_offset,), operation))
             if final is not None:
                 final.op_end = done.end_offset
@@ -128,7 +128,7 @@ class TransactionProgress:
 
     def plan_save(self) -> SavePlan | None:
         """Returns a save of the offset for the next start's scan, after MARK_BYTES of progress."""
-        self.settle()
+        self.commit_flushed()
         mark = self._mark()
         if mark - self._marked < MARK_BYTES:
             return None
@@ -137,8 +137,8 @@ class TransactionProgress:
     def close(self) -> None:
         """Saves all at a clean stop, after the log is on disk. Blocks. Raises OSError."""
         self._pass_over()
-        self.settle()
-        self.settle()
+        self.commit_flushed()
+        self.commit_flushed()
         plan = self._save_plan(self._mark())
         plan.run()
         plan.saved()
@@ -161,7 +161,7 @@ class TransactionProgress:
             finals.popleft()
         return min(flushed, finals[0].begin) if finals else flushed
 
-    def settle(self) -> None:
+    def commit_flushed(self) -> None:
         """Commits the offsets of ended transactions that are on disk."""
         positions, known = self._store.positions(), self._next
         if known.log_end <= positions.flushed_end:
@@ -171,7 +171,7 @@ class TransactionProgress:
                 ):
                     self._committed.commit(TRANSACTION_GROUP, queue.topic, queue.queue_id, offset)
             table = self._table
-            self._next = _Place(positions.log_end, table.next_half, table.next_op)
+            self._next = _FlushedPosition(positions.log_end, table.next_half, table.next_op)
 
     # --- Starting ---
 
@@ -198,7 +198,7 @@ class TransactionProgress:
             self._file.save({LOG_OFFSET: begin})
         self._marked = max(begin, positions.log_begin)
         lines = TransactionLines()
-        for origins in self._store.numbered.halves_from(self._marked):
+        for origins in self._store.batch_marks.halves_from(self._marked):
             for physical_offset in origins.tolist():
                 self._found_final(physical_offset, Operation.COMMIT, lines)
         for data in self._records(CHECK_MAX_TIME_QUEUE, self._first_after_mark()):
@@ -206,7 +206,7 @@ class TransactionProgress:
             if origin < 0:
                 self._found_final(~origin, Operation.DISCARDED, lines)
         lines.log()
-        self._next = _Place(positions.log_end, self._table.next_half, self._table.next_op)
+        self._next = _FlushedPosition(positions.log_end, self._table.next_half, self._table.next_op)
 
     def _found_half(self, half: HalfMessage) -> None:
         """Takes in a half message, in queue order; earlier ones of its transaction are older."""
@@ -248,9 +248,9 @@ class TransactionProgress:
         bounds = self._store.range_of(CHECK_MAX_TIME_QUEUE)
         end = bounds.max_offset
         while end > bounds.min_offset:
-            begin = max(end - LOOK_UNITS, bounds.min_offset)
-            stretch = self._store.queue_lookup.stretch(CHECK_MAX_TIME_QUEUE, begin, end)
-            if stretch is None or stretch.physical_offsets[0] < self._marked:
+            begin = max(end - SCAN_UNITS, bounds.min_offset)
+            units = self._store.queue_lookup.unit_range(CHECK_MAX_TIME_QUEUE, begin, end)
+            if units is None or units.physical_offsets[0] < self._marked:
                 return begin
             end = begin
         return end

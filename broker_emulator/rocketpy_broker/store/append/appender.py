@@ -21,9 +21,9 @@ from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.dispatcher import Dispatcher
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.queues.allocator import QueueAllocator
 from rocketpy_broker.store.queues.dispatch import AppendHints, block_requests
-from rocketpy_broker.store.queues.growth import QueueAllocator
-from rocketpy_broker.store.queues.slices import offset_bases, runs_of
+from rocketpy_broker.store.queues.slices import offset_bases, queue_slices
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.statistics import Put, StoreStatistics
 from rocketpy_broker.store.times import StoreTimes
@@ -89,7 +89,7 @@ class AppendUnderWay:
         return self._result
 
 
-class Appending:
+class LogAppender:
     """Appender of one log, in one order."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Appending:
         clock: Clock,
         log: CommitLog,
         queues: ConsumeQueueTable,
-        growth: QueueAllocator,
+        queue_allocator: QueueAllocator,
         dispatcher: Dispatcher,
         statistics: StoreStatistics,
     ) -> None:
@@ -106,14 +106,14 @@ class Appending:
         self._clock = clock
         self._log = log
         self._queues = queues
-        self._growth = growth
+        self._queue_allocator = queue_allocator
         self._dispatcher = dispatcher
         self._statistics = statistics
         self.times = StoreTimes(clock)
         self._next_offsets: dict[QueueKey, int] = {}
         self._under_way: AppendUnderWay | None = None
 
-    def settle(self) -> None:
+    def finish_append(self) -> None:
         """Finishes the append in progress. Blocks while a thread writes it."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
@@ -128,10 +128,10 @@ class Appending:
 
         Raises StoreClosedError, QueueGrowthError, RecordIllegalError.
         """
-        self.settle()
+        self.finish_append()
         begin_ms = self._clock.monotonic_ms()
-        runs = runs_of(queue, block, self.next_offset, is_joined=known.is_joined)
-        self._growth.reserve(runs)
+        slices = queue_slices(queue, block, self.next_offset, is_joined=known.is_joined)
+        self._queue_allocator.reserve(slices)
         now_ms = self.times.next_ms()
         try:
             offset = self._log.prepare(len(block.data), len(block))
@@ -141,26 +141,26 @@ class Appending:
             ) from error
         number(block, known.first_number)
         block.patch_stored(
-            queue_offset_first=offset_bases(runs),
+            queue_offset_first=offset_bases(slices),
             physical_offset_first=offset,
             store_timestamp_ms=now_ms,
             store_host=store_host,
             queue_id=None if queue.queue_id == OWN_QUEUES else queue.queue_id,
         )
         found = known.found or tags_and_keys(queue, block, self._config)
-        requests = block_requests(runs, block, offset, found, self._config.delay_levels)
+        requests = block_requests(slices, block, offset, found, self._config.delay_levels)
 
         def done() -> AppendResult:
             self.times.stored(offset, now_ms)
-            for run, request in zip(runs, requests, strict=True):
-                self._next_offsets[run.queue] = run.queue_offset + len(request.units)
+            for one, request in zip(slices, requests, strict=True):
+                self._next_offsets[one.queue] = one.queue_offset + len(request.units)
             end = self._log.end
             self._dispatcher.add(requests, end, now_ms)
             if self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
                 self._dispatcher.dispatch(end)
             took_ms = self._clock.monotonic_ms() - begin_ms
             self._statistics.put(Put(queue, len(block), len(block.data), took_ms, known.cause))
-            first = runs[0].queue_offset
+            first = slices[0].queue_offset
             return AppendResult(queue, first, offset, end, len(block), now_ms)
 
         self._under_way = AppendUnderWay(self._log, block, done, self._statistics.put_failed)

@@ -29,8 +29,8 @@ from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.property_crc import wrong_property_crcs
 from rocketpy_broker.store.log.scanner import walk
 from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.queues.allocator import QueueAllocator
 from rocketpy_broker.store.queues.dispatch import DispatchRequest, requests_of, topics_of
-from rocketpy_broker.store.queues.growth import QueueAllocator
 from rocketpy_broker.store.queues.slices import QueueSlice
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.queues.units import NO_UNITS
@@ -109,14 +109,14 @@ class LogCopy:
         config: StoreConfig,
         log: CommitLog,
         queues: ConsumeQueueTable,
-        growth: QueueAllocator,
+        queue_allocator: QueueAllocator,
         dispatcher: Dispatcher,
         times: StoreTimes,
     ) -> None:
         self._config = config
         self._log = log
         self._queues = queues
-        self._growth = growth
+        self._queue_allocator = queue_allocator
         self._dispatcher = dispatcher
         self._times = times
         # The end of the bytes that are written; less than the log's end if there are none after it.
@@ -243,8 +243,8 @@ class LogCopy:
             if each.queue not in self._tails and self._queues.get(each.queue) is None:
                 # The master has no older messages of this queue.
                 self._queues.grown(each.queue).begin_at(each.queue_offset)
-        runs = [QueueSlice(r.queue, 0, len(r.units), r.queue_offset) for r in requests[:-1]]
-        self._growth.reserve(runs)
+        slices = [QueueSlice(r.queue, 0, len(r.units), r.queue_offset) for r in requests[:-1]]
+        self._queue_allocator.reserve(slices)
         log.checksums.of(segment).reserve(len(block))
         log.complete_checksums(begin, block)
         times_ms = block.header["store_timestamp"].astype(np.int64)

@@ -61,7 +61,7 @@ UNCHANGING = "rocketpy/quarantine/"
 TEMPORARY = (".tmp", ".new")
 BACKUP = ".bak"
 # A save removes a file for the time of one fsync; a backup may also exist alone.
-LOOKS_MAX, LOOK_SECONDS = 50, 0.02
+TRIES_MAX, RETRY_SECONDS = 50, 0.02
 OPEN_FILES_MAX = 256
 
 
@@ -80,17 +80,17 @@ class StateFiles:
     @classmethod
     def of(cls, folder: Path) -> StateFiles:
         """Opens the files. Blocks. Raises OSError."""
-        for look in range(LOOKS_MAX):
+        for number in range(TRIES_MAX):
             state = cls(folder)
             try:
-                if state._open() or look == LOOKS_MAX - 1:
+                if state._open() or number == TRIES_MAX - 1:
                     return state
             except OSError as error:
                 state.close()
                 if not isinstance(error, FileNotFoundError):
                     raise
             state.close()
-            pause(LOOK_SECONDS)
+            pause(RETRY_SECONDS)
         raise FileNotFoundError(errno.ENOENT, "files are replaced all the time", str(folder))
 
     def _open(self) -> bool:

@@ -147,10 +147,10 @@ class BackupTarget:
         self._close_file()
         Recoveries(self.unfinished / "rocketpy" / "recoveries").started(log_end, abnormal=True)
 
-    def draw_store_id(self) -> None:
+    def generate_store_id(self) -> None:
         """Gives the copy a store id of its own, to serve next to the original. Raises OSError."""
         self._close_file()
-        store_id.draw(self.unfinished / "rocketpy" / "storeId")
+        store_id.generate(self.unfinished / "rocketpy" / "storeId")
 
     def allow_read(self) -> None:
         """Shares the lock with readers of the copy, such as a check. Raises OSError."""

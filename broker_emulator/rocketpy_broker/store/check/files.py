@@ -45,7 +45,7 @@ _POSITION = re.compile(r"\(byte (\d+)\)")
 _MARK_FLUSHED_OFFSET = 4
 
 
-def strangers(context: CheckContext) -> Iterator[Finding]:
+def unknown_files(context: CheckContext) -> Iterator[Finding]:
     """Yields unknown files. Unknown files of log, index and queues have checks of their own."""
     folder = context.folder
     for part, names in ((folder, ROOT_NAMES), (folder / "rocketpy", OWN_NAMES)):

@@ -48,7 +48,7 @@ class LogCheck:
         # True if the checksums of the segment that was read last can be searched.
         self._ordered_of, self._are_ordered = -1, False
 
-    def stretches(self, advance: Advance) -> Iterator[LogSpan | Damage]:
+    def spans(self, advance: Advance) -> Iterator[LogSpan | Damage]:
         """Yields the log's spans and damages; calls `advance` with the number of bytes read."""
         for item in self._scanner.scan(self._log.begin):
             length = len(item.block.data) if isinstance(item, LogSpan) else item.length
@@ -78,12 +78,12 @@ class LogCheck:
         text = f"{lost} damaged: {reason}"
         return Fault(damage.path, position, text)
 
-    def stretch(self, stretch: LogSpan) -> Iterator[Finding]:
+    def records(self, span: LogSpan) -> Iterator[Finding]:
         """Yields faults of records that are otherwise as written."""
-        segment = self._segment(stretch.offset)
-        begin = stretch.offset - segment.base
+        segment = self._segment(span.offset)
+        begin = span.offset - segment.base
         try:
-            stretch.block.verify_body_crc()
+            span.block.verify_body_crc()
         except MalformedRecordError as error:
             yield Fault(segment.path, begin + error.position, error.reason)
         checksums = self._log.checksums.find(segment)
@@ -94,7 +94,7 @@ class LogCheck:
         if not self._are_ordered:
             # They have findings of their own, and a search may miss sound ones.
             return
-        positions = stretch.block.positions + begin
+        positions = span.block.positions + begin
         for run in runs(checksums.lookup(positions)["check"] == 0):
             first = int(positions[run.start])
             number = checksums.count - len(checksums.entries_from(first))
@@ -104,10 +104,10 @@ class LogCheck:
             is_fault = first + segment.base < self._context.checksums_end
             yield finding(checksums.path, number * ENTRY_BYTES, text, is_fault=is_fault)
 
-    def fillers(self, stretch: LogSpan) -> Iterator[Finding]:
+    def fillers(self, span: LogSpan) -> Iterator[Finding]:
         """Yields fillers, which replace damaged records; units of these records are excused."""
-        segment = self._segment(stretch.offset)
-        for filler in fillers_of(stretch.block):
+        segment = self._segment(span.offset)
+        for filler in fillers_of(span.block):
             offset, size = filler.physical_offset, filler.size
             self._context.damages.append(Damage(segment.path, offset, size, "filled"))
             text = f"{size} bytes replace a damaged record, which a start moved to quarantine"

@@ -102,12 +102,12 @@ class StoreCheck:
         log, queues = LogCheck(context), QueuesCheck(context)
         index = IndexCheck(context, self._format)
         try:
-            for item in log.stretches(advance):
+            for item in log.spans(advance):
                 if isinstance(item, Damage):
                     context.damages.append(item)
                     yield log.damage(item)
                 else:
-                    yield from log.stretch(item)
+                    yield from log.records(item)
                     yield from log.fillers(item)
                     yield from _derived(item, queues, index)
             yield from log.records_after()
@@ -158,9 +158,9 @@ def _how_it_was_left(context: CheckContext) -> Iterator[Finding]:
         yield Note(context.folder / "commitlog", 0, text)
 
 
-def _derived(stretch: LogSpan, queues: QueuesCheck, index: IndexCheck) -> Iterator[Finding]:
+def _derived(span: LogSpan, queues: QueuesCheck, index: IndexCheck) -> Iterator[Finding]:
     """Compares the units and index entries of a log span with its records."""
-    block, offset = stretch.block, stretch.offset
+    block, offset = span.block, span.offset
     topics = topics_of(block)
     found = tags_codes_and_index_keys(block, topics)
     for request in requests_of(block, topics, found.tags_codes, offset, DELAY_LEVELS):
@@ -177,7 +177,7 @@ def _small_files(context: CheckContext) -> Iterator[Finding]:
     yield from files.manifest(context)
     yield from files.configuration(context)
     yield from files.deleted_topics(context)
-    yield from files.strangers(context)
+    yield from files.unknown_files(context)
 
 
 __all__ = ["CheckSummary", "Fault", "Finding", "Note", "StoreCheck"]

@@ -163,7 +163,7 @@ class StoreDirectory:
 
         Raises StoreDirectoryError, OSError.
         """
-        return store_id.load_or_draw(self.own_folder / "storeId")
+        return store_id.load_or_generate(self.own_folder / "storeId")
 
     def adopt_id(self, adopted: str) -> None:
         """Gives the store the id of its master. Raises OSError."""

@@ -38,7 +38,7 @@ def refuse_links(store: Path, folders: Collection[str] = FOLDERS) -> None:
         paths += [entry.path for entry in _entries(paths.pop()) if _is_folder(entry)]
 
 
-def look_through_queues(store: Path) -> QueueFolders:
+def read_queue_folders(store: Path) -> QueueFolders:
     """Returns the content of the folder of queues, which must exist and not be a link. Blocks.
 
     Raises StoreDirectoryError as `refuse_links` does, and OSError for unreadable entries.

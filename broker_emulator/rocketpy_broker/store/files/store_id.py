@@ -36,13 +36,13 @@ class OtherStoreError(StoreError):
         self.own = own
 
 
-def load_or_draw(path: Path) -> str:
+def load_or_generate(path: Path) -> str:
     """Returns the store's id, generated if there is no file. Raises StoreDirectoryError, OSError.
 
     After an error no client has received an id.
     """
     if not path.exists():
-        return draw(path)
+        return generate(path)
     length = len(_line_of("0" * 2 * ID_BYTES))
     line = sound_copy(path, path.read_bytes(), length, lambda line: line == _line_of(_id_in(line)))
     if line is not None:
@@ -55,7 +55,7 @@ def load_or_draw(path: Path) -> str:
     )
 
 
-def draw(path: Path) -> str:
+def generate(path: Path) -> str:
     """Generates an id, saves it in place of any other, and returns it. Raises OSError."""
     drawn = secrets.token_hex(ID_BYTES)
     save(path, drawn)

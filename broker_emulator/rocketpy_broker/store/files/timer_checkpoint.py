@@ -53,7 +53,7 @@ class TimerCheckpoint:
         return cls(*_FORMAT.unpack_from(content))
 
 
-def handed_over(queue_offset: int, now_ms: int) -> TimerCheckpoint:
+def export_checkpoint(queue_offset: int, now_ms: int) -> TimerCheckpoint:
     """Returns the checkpoint of a timer queue with all messages from `queue_offset` on pending."""
     return TimerCheckpoint(
         last_read_time_ms=now_ms // SECOND_MS * SECOND_MS,

@@ -151,7 +151,7 @@ class IndexDispatch:
                 np.concatenate([each.times_ms for each in blocks]),
             )
         except OSError as error:
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 waiting = counted(self._waiting_count, "key waits", "keys wait")
                 logger.warning("the index cannot grow, %s: %s", waiting, error)
             return False

@@ -322,7 +322,7 @@ class ConsumeQueue:
             place, size, _ = UNIT_FIELDS.unpack_from(data, len(data) - UNIT_BYTES)
             if size != BLANK_SIZE:
                 physical_end = place + size
-            self._prefixes.go_on(self._files, position, data, physical_end)
+            self._prefixes.extend(self._files, position, data, physical_end)
             self.physical_end = physical_end
             self.max_offset += len(data) // UNIT_BYTES
             begin = end

@@ -90,7 +90,7 @@ class Written:
 
 
 def block_requests(
-    runs: Sequence[QueueSlice],
+    slices: Sequence[QueueSlice],
     block: RecordBlock,
     physical_offset: int,
     found: TagsAndKeys,
@@ -101,14 +101,14 @@ def block_requests(
     The last request has all keys.
     """
     codes = found.tags_codes
-    if runs[0].queue.topic == SCHEDULE_TOPIC:
+    if slices[0].queue.topic == SCHEDULE_TOPIC:
         codes = levels.due_codes(block, codes)
     units = _units(block, physical_offset, codes)
     offsets = units["physical_offset"].astype(np.int64)
-    last = runs[-1]
+    last = slices[-1]
     requests = [
-        DispatchRequest(run.queue, run.queue_offset, units[run.begin : run.end])
-        for run in runs[:-1]
+        DispatchRequest(one.queue, one.queue_offset, units[one.begin : one.end])
+        for one in slices[:-1]
     ]
     units, sys_flags = units[last.begin :], block.header["sys_flag"][last.begin :]
     if has_transactions(sys_flags):

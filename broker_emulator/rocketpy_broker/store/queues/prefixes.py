@@ -42,7 +42,7 @@ NO_TAIL = Tail(0, NO_RECORD, 0)
 # and the next are plain tuples, since a start creates them for every queue.
 Adopted = tuple[int, int, bytes]
 # The CRC of a file's prefix, and the prefix itself if it is short.
-_Look = tuple[int, bytes]
+_CrcAndContent = tuple[int, bytes]
 
 
 class Prefixes:
@@ -75,10 +75,10 @@ class Prefixes:
             return None
         crcs, content = {}, b""
         for name in names:
-            look = _look(f"{files.folder}/{name}", files.file_bytes, wanted[name])
-            if look is None:
+            prefix = _read_prefix(f"{files.folder}/{name}", files.file_bytes, wanted[name])
+            if prefix is None:
                 return None
-            crcs[int(name)], content = look
+            crcs[int(name)], content = prefix
         files.adopt(begin, end)
         self._verified = wanted
         crc = crcs[last] if length == files.file_bytes else crcs.pop(last)
@@ -97,7 +97,7 @@ class Prefixes:
         """Drops all known CRCs, because existing bytes have changed."""
         self._full = self.tail = self._verified = None
 
-    def go_on(self, files: QueueFiles, position: int, data: bytes, physical_end: int) -> None:
+    def extend(self, files: QueueFiles, position: int, data: bytes, physical_end: int) -> None:
         """Updates the CRCs after `data` of one file was added at the queue's end."""
         base, end = files.base_of(position), position + len(data)
         if position == base:
@@ -147,18 +147,18 @@ def _are_full(file_bytes: int, names: list[str], wanted: Mapping[str, FilePrefix
     return full and names == [name_of(base) for base in bases]
 
 
-def _look(path: str, file_bytes: int, prefix: FilePrefix) -> _Look | None:
+def _read_prefix(path: str, file_bytes: int, prefix: FilePrefix) -> _CrcAndContent | None:
     """Returns CRC and short content of a file that holds exactly this prefix; None for another.
 
     Also returns None for a file that cannot be read.
     """
     try:
-        return _look_into(OpenFile(path, read_only=True), file_bytes, prefix)
+        return _read_open_prefix(OpenFile(path, read_only=True), file_bytes, prefix)
     except OSError:
         return None
 
 
-def _look_into(file: OpenFile, file_bytes: int, prefix: FilePrefix) -> _Look | None:
+def _read_open_prefix(file: OpenFile, file_bytes: int, prefix: FilePrefix) -> _CrcAndContent | None:
     """Returns CRC and short content of an open file; None if it holds anything else.
 
     Most files have one block: a single call reads it, and the block count excludes later bytes.

@@ -29,7 +29,7 @@ class QueueSlice:
     queue_offset: int
 
 
-def runs_of(
+def queue_slices(
     queue: QueueKey,
     block: RecordBlock,
     next_offset: Callable[[QueueKey], int],
@@ -38,24 +38,24 @@ def runs_of(
 ) -> list[QueueSlice]:
     """Returns the queue slices of a block of `queue`.
 
-    Raises RecordIllegalError as `run_starts` does, unless the block is joined.
+    Raises RecordIllegalError as `slice_starts` does, unless the block is joined.
     """
     if queue.queue_id != OWN_QUEUES:
         return [QueueSlice(queue, 0, len(block), next_offset(queue))]
-    starts = _changes(block) if is_joined else run_starts(block)
+    starts = _changes(block) if is_joined else slice_starts(block)
     ends = [*starts[1:].tolist(), len(block)]
     numbers = block.header["queue_id"][starts].tolist()
     next_offsets: dict[int, int] = {}
-    runs = []
+    slices = []
     for number, begin, end in zip(numbers, starts.tolist(), ends, strict=True):
         one = QueueKey(queue.topic, number)
         queue_offset = next_offsets[number] if number in next_offsets else next_offset(one)
         next_offsets[number] = queue_offset + end - begin
-        runs.append(QueueSlice(one, begin, end, queue_offset))
-    return runs
+        slices.append(QueueSlice(one, begin, end, queue_offset))
+    return slices
 
 
-def run_starts(block: RecordBlock) -> NDArray[np.int64]:
+def slice_starts(block: RecordBlock) -> NDArray[np.int64]:
     """Returns 0 and the positions at which the queue id changes.
 
     Raises RecordIllegalError if a queue occurs more than once, or for more than BLOCK_QUEUES_MAX.
@@ -78,12 +78,12 @@ def _changes(block: RecordBlock) -> NDArray[np.int64]:
     return np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
 
 
-def offset_bases(runs: list[QueueSlice]) -> int | NDArray[np.int64]:
+def offset_bases(slices: list[QueueSlice]) -> int | NDArray[np.int64]:
     """Returns each record's queue offset minus its place in the block; one number if constant.
 
     Records of several queues all have a place in their queue.
     """
-    if len(runs) == 1:
-        return runs[0].queue_offset
-    lengths = [run.end - run.begin for run in runs]
-    return np.repeat([run.queue_offset - run.begin for run in runs], lengths)
+    if len(slices) == 1:
+        return slices[0].queue_offset
+    lengths = [one.end - one.begin for one in slices]
+    return np.repeat([one.queue_offset - one.begin for one in slices], lengths)

@@ -71,7 +71,7 @@ def known_record(log: CommitLog, queues: ConsumeQueueTable, damage: Damage) -> R
     return record if is_own or record.queue_offset == queue.max_offset else None
 
 
-def fill_met(
+def fill_damages(
     log: CommitLog,
     queues: ConsumeQueueTable,
     damages: Iterable[Damage],
@@ -120,7 +120,7 @@ def damaged_on(log: CommitLog, damage: Damage, bytes_max: int) -> Damage:
     return replace(damage, length=max(length, damage.length))
 
 
-class MetDamages:
+class DamageTable:
     """The damaged records that reads have met.
 
     Each area of neighbours is copied and logged once.
@@ -133,7 +133,7 @@ class MetDamages:
         # Starts and ends of known areas, in order.
         self._bounds: list[int] = []
 
-    def meet(self, damage: Damage) -> bool:
+    def add(self, damage: Damage) -> bool:
         """Keeps a copy of new damage; returns False for known damage."""
         if damage.offset in self.records:
             return False

@@ -102,31 +102,31 @@ class StaleRecords:
     abnormal: bool
     _last_ms: int = 0
 
-    def candidates(self, stretch: LogSpan) -> NDArray[np.int64]:
+    def candidates(self, span: LogSpan) -> NDArray[np.int64]:
         """Returns the rows of the span with a lower store timestamp than their predecessor."""
-        times = stretch.block.header["store_timestamp"].astype(np.int64)
+        times = span.block.header["store_timestamp"].astype(np.int64)
         before = np.concatenate(([self._last_ms], times[:-1]))
         self._last_ms = int(times[-1])
-        offsets = stretch.block.positions + stretch.offset
+        offsets = span.block.positions + span.offset
         return np.flatnonzero((times < before) & (offsets >= self.begin))
 
-    def is_stale(self, stretch: LogSpan, row: int, next_offsets: Mapping[QueueKey, int]) -> bool:
+    def is_stale(self, span: LogSpan, row: int, next_offsets: Mapping[QueueKey, int]) -> bool:
         """True if record `row` is stale; `next_offsets` come from the queues' earlier records."""
-        position = int(stretch.block.positions[row])
-        record = decode_record(stretch.block.data.data, position).record
+        position = int(span.block.positions[row])
+        record = decode_record(span.block.data.data, position).record
         if not has_queue_offset(record.sys_flag):
             return False
-        if not self.abnormal and stretch.offset + position == self.queues_end:
+        if not self.abnormal and span.offset + position == self.queues_end:
             return True
         expected = next_offsets.get(QueueKey(record.topic, record.queue_id))
         # A recreated topic starts at 0.
         return expected is not None and record.queue_offset not in (0, expected)
 
 
-def part(stretch: LogSpan, begin: int, end: int) -> LogSpan:
+def part(span: LogSpan, begin: int, end: int) -> LogSpan:
     """Returns the records [begin, end) of a log span, at least one."""
-    block = stretch.block
+    block = span.block
     first = int(block.positions[begin])
     last = int(block.positions[end - 1] + block.sizes[end - 1])
     data = block.data.data[first:last]
-    return LogSpan(stretch.offset + first, RecordBlock.parse(data, block.sizes[begin:end]))
+    return LogSpan(span.offset + first, RecordBlock.parse(data, block.sizes[begin:end]))

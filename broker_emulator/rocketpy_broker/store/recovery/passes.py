@@ -40,7 +40,7 @@ from rocketpy_broker.store.queues.units import UNIT
 from rocketpy_broker.store.recovery.damage_fill import known_record, pieces_of
 from rocketpy_broker.store.recovery.foreign import StaleRecords, part, unchanged_end
 from rocketpy_broker.store.recovery.quarantine import Quarantine
-from rocketpy_broker.store.times import TimesSeen
+from rocketpy_broker.store.times import TimestampScan
 from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import (
     MalformedRecordError,
@@ -110,7 +110,7 @@ class Recovery:
         self._quarantined: list[Path] = []
         self._records_scanned = 0
         self._units_dispatched = 0
-        self._times = TimesSeen()
+        self._times = TimestampScan()
         self._next_offsets: dict[QueueKey, int] = {}
 
     def run(self) -> RecoveryResult:
@@ -118,10 +118,10 @@ class Recovery:
         begin = self._compare()
         if self._manifest is not None:
             last_ms, falls = self._manifest.last_store_timestamp_ms, self._manifest.store_time_falls
-            self._times.go_on(last_ms, falls, begin, self._manifest.log_end)
+            self._times.resume(last_ms, falls, begin, self._manifest.log_end)
         end = self._scan(begin)
         bytes_dropped = self._cut(end, whole=begin <= self._store.log.begin)
-        self._settle()
+        self._finish()
         return RecoveryResult(
             self._abnormal,
             begin,
@@ -190,26 +190,26 @@ class Recovery:
                     return stale
         return self._scanner.end
 
-    def _dispatch_foreign(self, stretch: LogSpan) -> int | None:
+    def _dispatch_foreign(self, span: LogSpan) -> int | None:
         """Dispatches up to the first stale record; returns its offset, None if there is none."""
         begin = 0
-        for row in self._stale.candidates(stretch).tolist():
+        for row in self._stale.candidates(span).tolist():
             if row > begin:
-                self._dispatch(part(stretch, begin, row))
+                self._dispatch(part(span, begin, row))
                 begin = row
-            if self._stale.is_stale(stretch, row, self._next_offsets):
-                return stretch.offset + int(stretch.block.positions[row])
-        self._dispatch(part(stretch, begin, len(stretch.block)) if begin else stretch)
+            if self._stale.is_stale(span, row, self._next_offsets):
+                return span.offset + int(span.block.positions[row])
+        self._dispatch(part(span, begin, len(span.block)) if begin else span)
         return None
 
-    def _dispatch(self, stretch: LogSpan) -> None:
-        block, offset = stretch.block, stretch.offset
+    def _dispatch(self, span: LogSpan) -> None:
+        block, offset = span.block, span.offset
         self._records_scanned += len(block)
         self._store.log.complete_checksums(offset, block)
         topics = topics_of(block)
         found = tags_codes_and_index_keys(block, topics)
         store_timestamps_ms = block.header["store_timestamp"].astype(np.int64)
-        self._times.see(store_timestamps_ms, block.positions + offset)
+        self._times.add(store_timestamps_ms, block.positions + offset)
         self._store.index.put(found.index_keys, block.positions + offset, store_timestamps_ms)
         levels = self._store.delay_levels
         for request in requests_of(block, topics, found.tags_codes, offset, levels):
@@ -296,7 +296,7 @@ class Recovery:
 
     # --- Settle ---
 
-    def _settle(self) -> None:
+    def _finish(self) -> None:
         store = self._store
         for lost in self._lost:
             self._reserve_offset(lost)

@@ -14,7 +14,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
-from rocketpy_broker.store.files.links import look_through_queues
+from rocketpy_broker.store.files.links import read_queue_folders
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.log.checksums import SegmentChecksums
@@ -53,7 +53,7 @@ def recover(
 
     Returns the manifest of a clean stop, if there was one.
     """
-    folders = look_through_queues(config.folder)
+    folders = read_queue_folders(config.folder)
     traces = Traces.read(config.folder, started_last=started_last)
     traces.check_sizes(
         config.folder, config.commit_log_segment_bytes, config.consume_queue_file_bytes

@@ -27,7 +27,7 @@ from rocketpy_broker.store.staging.file import (
     FrameReader,
     StagedCounts,
     StagingFile,
-    Survey,
+    StagingScan,
 )
 from rocketpy_broker.store.staging.frames import (
     BlockPosition,
@@ -101,7 +101,7 @@ class StagedAttempt:
     longer than `log_end`, or by a changed count in `deletion_counts`. These are the counts of
     topics for which this process has staged records.
 
-    `end` is the position of the next frame, -1 if only `survey` can find it. `changed_ns` is the
+    `end` is the position of the next frame, -1 if only `scan` can find it. `changed_ns` is the
     time of the last write. It is 0 if that was before the broker's start, or if another process has
     also written. `is_older` marks an attempt of an earlier process. Only that process knew the
     deletions while the log ended at `log_end`.
@@ -191,9 +191,9 @@ class StagedAttempt:
         self.changed_ns = self.file.changed_ns() if is_untouched else 0
         self.is_sealed = True
 
-    def survey(self) -> None:
+    def scan(self) -> None:
         """Reads the attempt's state from the file. Blocks. Raises OSError."""
-        found: Survey = self.file.survey(self._content())
+        found: StagingScan = self.file.scan(self._content())
         self.counts, self.end, self.is_sealed = found.counts, found.end, found.is_sealed
         self.queue_ids = found.queue_ids
         self.changed_ns = self.file.changed_ns()

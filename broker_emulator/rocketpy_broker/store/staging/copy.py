@@ -60,7 +60,7 @@ class StagedCopy:
             staged = StagedAttempt.read(path)
             if staged is None or staged.fingerprint != self._fingerprint:
                 return False
-            staged.survey()
+            staged.scan()
         except FileNotFoundError:
             return False
         except (LookupError, TypeError, ValueError):

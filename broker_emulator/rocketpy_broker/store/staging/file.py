@@ -2,7 +2,7 @@
 
 Its name is `rocketpy/staging/<20 digits>`, numbered in order of creation; see `frames` for its
 content. One attempt writes it from start to end. It is read when its batch is decided, and then
-removed. A crash may leave a torn end: `survey` finds the last whole block, and the attempt
+removed. A crash may leave a torn end: `scan` finds the last whole block, and the attempt
 continues after it. Every call opens the file again, so that 10,000 attempts need no descriptors;
 every call blocks.
 """
@@ -46,7 +46,7 @@ class StagedCounts:
 
 
 @dataclass(slots=True)
-class Survey:
+class StagingScan:
     """The content of a file: whole blocks up to byte `end`, and the highest queue of each topic.
 
     `is_sealed` is set if the seal follows the blocks and agrees with them.
@@ -130,23 +130,23 @@ class StagingFile:
         with self.reading() as reader:
             return reader.attempt()
 
-    def survey(self, attempt: bytes) -> Survey:
+    def scan(self, attempt: bytes) -> StagingScan:
         """Reads and checks the whole file; `end` is -1 for another attempt's file."""
         with self.reading() as reader:
             if reader.attempt() != attempt:
-                return Survey(StagedCounts(), -1)
-            survey = Survey(StagedCounts(), reader.position)
+                return StagingScan(StagedCounts(), -1)
+            scan = StagingScan(StagedCounts(), reader.position)
             record_count = bytes_ = 0
             while isinstance(records := reader.next_records(record_count), StagedRecords):
-                survey.add(records)
+                scan.add(records)
                 record_count += len(records.block)
                 bytes_ += len(records.block.data)
                 if reader.head is not None and reader.head.ends_block:
                     block_count = reader.head.block_number + 1
-                    survey.counts = StagedCounts(block_count, record_count, bytes_)
-                    survey.end = reader.position
-            survey.is_sealed = reader.is_sealed_at(survey.counts)
-        return survey
+                    scan.counts = StagedCounts(block_count, record_count, bytes_)
+                    scan.end = reader.position
+            scan.is_sealed = reader.is_sealed_at(scan.counts)
+        return scan
 
     @contextmanager
     def reading(self) -> Iterator[FrameReader]:

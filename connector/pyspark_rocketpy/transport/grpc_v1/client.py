@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     StageCall: TypeAlias = _CallIterator[broker_pb2.StageBlocksResponse]
 
 
-class Answer(Protocol):
+class AnyAnswer(Protocol):
     """The answer of any method."""
 
     @property
@@ -57,7 +57,7 @@ class Answer(Protocol):
         """The broker's status code and remark."""
 
 
-AnswerT = TypeVar("AnswerT", bound=Answer)
+AnswerT = TypeVar("AnswerT", bound=AnyAnswer)
 
 SUCCESS, TOPIC_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED = 0, 17, 23
 SYSTEM_BUSY, FLUSH_DISK_TIMEOUT = 2, 10
@@ -119,7 +119,7 @@ class _Connection:
     broker_name: str
 
 
-class BrokerClient:
+class GrpcClient:
     """A client of the first endpoint that answers."""
 
     def __init__(self, config: ClientConfig) -> None:
@@ -324,7 +324,7 @@ def _answer_of(
 
 
 def _failed(endpoint: str, error: grpc.RpcError) -> ConnectionFailedError:
-    code, place = error.code(), f"{endpoint}{proxies.way_to(endpoint)}"
+    code, place = error.code(), f"{endpoint}{proxies.proxy_note(endpoint)}"
     fault = f"({code.name}: {error.details()})"
     if code is grpc.StatusCode.UNIMPLEMENTED:
         problem = f"{place} answers, but is not a rocketpy broker"
@@ -340,7 +340,7 @@ def _together(
 ) -> ConnectionFailedError | BrokerError:
     """Returns one error for endpoints that all failed.
 
-    The error is one that passes if any of them is.
+    The error is retriable if any of them is.
     """
     texts = []
     for endpoint, error in failures.items():
@@ -348,8 +348,8 @@ def _together(
         texts.append(f"{endpoint}: {text}" if isinstance(error, BrokerError) else text)
     text = f"{'; '.join(texts)}; check option endpoints and that the broker runs"
     kinds = [type(error) for error in failures.values()]
-    passing_first = (BrokerBusyError, ConnectionFailedError, OtherStoreError, BrokerError)
-    kind = next(kind for kind in passing_first if kind in kinds)
+    retriable_first = (BrokerBusyError, ConnectionFailedError, OtherStoreError, BrokerError)
+    kind = next(kind for kind in retriable_first if kind in kinds)
     if kind is not ConnectionFailedError:
         return kind(text)
     is_lasting = all(getattr(error, "is_lasting", False) for error in failures.values())
@@ -370,17 +370,17 @@ def check(status: common_pb2.Status) -> None:
         raise BrokerError(text)
 
 
-_clients: dict[ClientConfig, BrokerClient] = {}
+_clients: dict[ClientConfig, GrpcClient] = {}
 
 
-def client_for(config: ClientConfig) -> BrokerClient:
+def client_for(config: ClientConfig) -> GrpcClient:
     """Returns this process's client for `config`, created at its first use.
 
     Raises ConnectionFailedError.
     """
     client = _clients.get(config)
     if client is None:
-        client = _clients[config] = BrokerClient(config)
+        client = _clients[config] = GrpcClient(config)
     return client
 
 

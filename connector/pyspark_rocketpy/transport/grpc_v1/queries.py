@@ -31,7 +31,7 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
     SUBSCRIPTION_PARSE_FAILED,
     TOPIC_NOT_EXIST,
     AnswerT,
-    BrokerClient,
+    GrpcClient,
     check,
     client_for,
 )
@@ -72,7 +72,7 @@ class GrpcOffsetQueries:
         config: ClientConfig,
         retries: RetryPolicy,
         *,
-        client_of: Callable[[ClientConfig], BrokerClient] = client_for,
+        client_of: Callable[[ClientConfig], GrpcClient] = client_for,
     ) -> None:
         self._config = config
         self._retries = retries
@@ -100,7 +100,7 @@ class GrpcOffsetQueries:
         """Implements OffsetQueries."""
         self._store_id = store_id or self._store_id
 
-    def _connected(self, config: ClientConfig) -> BrokerClient:
+    def _connected(self, config: ClientConfig) -> GrpcClient:
         """Returns the client.
 
         A connection that fails before the first answer raises a lasting error.
@@ -111,7 +111,7 @@ class GrpcOffsetQueries:
             is_lasting = error.is_lasting or not self._answered
             raise ConnectionFailedError(str(error), is_lasting=is_lasting) from error
 
-    def _query(self, call: Callable[[BrokerClient], _T]) -> _T:
+    def _query(self, call: Callable[[GrpcClient], _T]) -> _T:
         """Returns the result of a call, repeated within the retries."""
         answer = retried(self._config, self._retries, call, self._connected)
         self._answered = True
@@ -131,7 +131,7 @@ class GrpcOffsetQueries:
         request.store_id = self._store_id
         timeout_ms = self._config.connect_timeout_ms + work_ms_max
 
-        def ask(client: BrokerClient) -> AnswerT:
+        def ask(client: GrpcClient) -> AnswerT:
             response = client.query(method, request, timeout_ms)
             checked(response)
             return response

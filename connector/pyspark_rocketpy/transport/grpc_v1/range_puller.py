@@ -22,14 +22,14 @@ from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, loss_a
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.grpc_v1.client import (
     TOPIC_NOT_EXIST,
-    BrokerClient,
+    GrpcClient,
     check,
     client_for,
 )
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retries import leaving_other_stores, retries_for
 from pyspark_rocketpy.transport.rebatching import RecordChunk, lost_end, wrong_answer
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS, PassingError
+from pyspark_rocketpy.transport.retries import RETRIABLE_ERRORS, RetriableError
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.counts import counted
 from rocketpy_proto.model import SQL92
@@ -55,18 +55,18 @@ class RangePuller:
         self._offset = part.begin
         self._retries = retries_for(client, policy)
 
-    def pieces(self) -> Generator[RecordChunk]:
+    def chunks(self) -> Generator[RecordChunk]:
         """Yields the range's records as they come.
 
         Raises DataLossError, OffsetError, ConnectionFailedError, BrokerError.
         """
         while self._offset < self._range.end:
             before = self._offset
-            error: PassingError | None = None
+            error: RetriableError | None = None
             try:
                 with leaving_other_stores(self._client):
                     yield from self._pull_once(client_for(self._client))
-            except PASSING_ERRORS as failure:
+            except RETRIABLE_ERRORS as failure:
                 error = failure
             if self._offset > before:
                 self._retries.succeeded()
@@ -76,7 +76,7 @@ class RangePuller:
             if error is not None:
                 self._retries.pause(error)
 
-    def _pull_once(self, client: BrokerClient) -> Iterator[RecordChunk]:
+    def _pull_once(self, client: GrpcClient) -> Iterator[RecordChunk]:
         """Yields one call's chunks. Raises ConnectionFailedError if it breaks."""
         begin = self._offset
         call = client.pull(self._request())

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pyspark_rocketpy.errors import OtherStoreError
 from pyspark_rocketpy.transport import retries
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, client_for, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient, client_for, forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import RetryPolicy
 
@@ -36,8 +36,8 @@ def retries_for(client: ClientConfig, policy: RetryPolicy) -> retries.Retries:
 def retried(
     client: ClientConfig,
     policy: RetryPolicy,
-    call: Callable[[BrokerClient], T],
-    connected: Callable[[ClientConfig], BrokerClient] = client_for,
+    call: Callable[[GrpcClient], T],
+    connected: Callable[[ClientConfig], GrpcClient] = client_for,
 ) -> T:
     """Returns the result of `call`, which must be harmless to repeat and checks its answers itself.
 

@@ -15,7 +15,7 @@ from pyspark_rocketpy.transport.grpc_v1.answers import unusable
 from pyspark_rocketpy.transport.grpc_v1.client import check, client_for
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retries import leaving_other_stores, retries_for
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS, PassingError
+from pyspark_rocketpy.transport.retries import RETRIABLE_ERRORS, RetriableError
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import MessageToSendBack, SentBack
 from rocketpy_proto.call_limits import ENTRIES_MAX
@@ -55,10 +55,10 @@ class SendBackClient:
             try:
                 with leaving_other_stores(self._config):
                     answers = self._answers(now)
-            except PASSING_ERRORS as error:
+            except RETRIABLE_ERRORS as error:
                 self._retries.pause(error)
                 continue
-            busy = self._settled(now, answers)
+            busy = self._busy_of(now, answers)
             left = [*busy, *now[len(answers) :], *later]
         return SentBack(
             self._counts[retry_pb2.RETRY],
@@ -86,14 +86,14 @@ class SendBackClient:
                 )
         return response.messages
 
-    def _settled(
+    def _busy_of(
         self,
         messages: Sequence[MessageToSendBack],
         answers: Sequence[retry_pb2.SentBackMessage],
     ) -> list[MessageToSendBack]:
         """Counts the finished messages; returns the busy ones after a wait."""
         busy: list[MessageToSendBack] = []
-        last: PassingError | None = None
+        last: RetriableError | None = None
         for message, answer in zip(messages, answers, strict=False):
             try:
                 _check(answer.status, message)

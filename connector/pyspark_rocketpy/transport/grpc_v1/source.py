@@ -54,4 +54,4 @@ class GrpcSource:
         """Implements SourceTransport."""
         with importing_much():
             from pyspark_rocketpy.transport.grpc_v1.range_puller import RangePuller
-        return RangePuller(self.client, self.retries, options, part).pieces()
+        return RangePuller(self.client, self.retries, options, part).chunks()

@@ -67,7 +67,7 @@ class RemotingSource:
             self.broker_unavailable_timeout_ms,
             self.retries.backoff_ms,
         )
-        return RangePuller(cluster_for(self.cluster), limits, options, part).pieces()
+        return RangePuller(cluster_for(self.cluster), limits, options, part).chunks()
 
     @property
     def _timeouts(self) -> Timeouts:

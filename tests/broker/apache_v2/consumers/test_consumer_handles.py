@@ -303,7 +303,7 @@ async def test_an_acknowledgement_counts_although_a_forward_at_that_time_fails(
         consumer, deliveries = Consumer(running), running.broker.services.deliveries
         (handle,) = (await consumer.receive()).handles
         monkeypatch.setattr(SendBackService, "send_back", refused)
-        forwarding = asyncio.ensure_future(deliveries.bury(GROUP, TOPIC, handle))
+        forwarding = asyncio.ensure_future(deliveries.forward_to_dead_letters(GROUP, TOPIC, handle))
         await began.wait()
         acking = asyncio.ensure_future(deliveries.ack(GROUP, TOPIC, [handle], "c"))
         await asyncio.sleep(0)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from rocketpy_broker.server.apache_v2.receives.requests import receive_wait_ms
-from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.receipts import pop_service
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
@@ -172,13 +172,13 @@ def test_a_wait_is_between_5_and_20_seconds_and_before_the_deadline(
     ("version", "code"), [("5.0.2", v2.BAD_REQUEST), ("5.0.3", v2.ILLEGAL_POLLING_TIME)]
 )
 def test_a_deadline_below_the_least_wait_is_refused(version: str, code: v2.Code) -> None:
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(StatusError) as refused:
         receive_wait_ms(5_000, caller(version, 4_999))
     assert refused.value.status_code == code
 
 
-def caller(version: str, left_ms: float | None) -> Caller:
-    return Caller("c", Language.PYTHON, version, "", "127.0.0.1:1", left_ms)
+def caller(version: str, left_ms: float | None) -> RequestContext:
+    return RequestContext("c", Language.PYTHON, version, "", "127.0.0.1:1", left_ms)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ async def test_b09_a_staged_block_waits_for_room_and_leaves_none_taken(
     assert (in_flight(running).total, in_flight(running).waiting_count) == (0, 0)
 
 
-async def test_b09_a_job_that_is_put_away_while_its_block_waits_for_room_is_told(
+async def test_b09_a_job_that_is_discarded_while_its_block_waits_is_told(
     monkeypatch: pytest.MonkeyPatch, running: RunningBroker, job: Job
 ) -> None:
     with holding(monkeypatch, "pwrite", STAGING) as gate:

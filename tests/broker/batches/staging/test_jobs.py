@@ -69,7 +69,7 @@ async def test_s02_a_late_job_for_an_older_batch_takes_nothing_from_a_newer(
     assert await bodies(running) == [b"newer"]
     assert await swept(running) != []
     running.clock.advance(SWEEP_MS)
-    await running.broker.services.batches.commits.remove_spent()
+    await running.broker.services.batches.commits.remove_stored()
     assert staging_files(running) in ([], staging_files(running)[:1])
 
 
@@ -150,14 +150,14 @@ async def test_s10_a_strange_file_is_left_alone_and_a_torn_one_removed(
 async def test_s10_what_is_remembered_of_jobs_is_bounded(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "PUT_AWAY_MAX", 3)
+    monkeypatch.setattr(jobs, "DISCARDED_MAX", 3)
     async with start_broker() as running:
         await running.create_topic("T")
         for number in range(10):
             await Job(running, writer_id=f"w{number}").stage((0, [b"a"]))
             assert await Job(running, writer_id=f"w{number}").abort() == 1
         table = running.broker.services.batches.staging._jobs
-        assert (len(table._jobs), len(table._by_writer), len(table._put_away)) == (0, 0, 3)
+        assert (len(table._jobs), len(table._by_writer), len(table._discarded)) == (0, 0, 3)
 
 
 async def test_s10_after_a_restart_files_of_committed_batches_are_gone(

@@ -66,7 +66,7 @@ async def test_s10_an_older_copy_of_a_staging_file_beside_it_is_not_taken_for_it
         assert (await job.commit()).outcome == COMMITTED
         assert await bodies(running) == [b"a", b"b"]
         await running.append("T", 1, b"flushes the completion")
-        await running.broker.services.batches.commits.remove_spent()
+        await running.broker.services.batches.commits.remove_stored()
         assert staging_files(running) == []
         assert running.broker.store.staging.used_bytes == 0
 

@@ -98,10 +98,10 @@ async def test_k04_a_small_queue_does_not_wait_for_ever_behind_a_large_one(
 
 
 @pytest.mark.parametrize("bytes_max", [10_000, 50_000, 59_999])
-async def test_k04_long_ranges_are_read_in_stretches(
+async def test_k04_long_ranges_are_read_in_parts(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, bytes_max: int
 ) -> None:
-    monkeypatch.setattr(queue_lookup, "STRETCH_UNITS_MAX", 16)
+    monkeypatch.setattr(queue_lookup, "RANGE_UNITS_MAX", 16)
     async with start_broker() as running:
         await running.create_topic("T")
         await running.append("T", 0, *sized(100, 300))
@@ -121,7 +121,7 @@ async def test_k04_offsets_outside_the_queue_have_no_bytes(running: RunningBroke
 async def test_k04_ranges_are_measured_until_they_have_more_than_was_asked(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_lookup, "STRETCH_UNITS_MAX", 10)
+    monkeypatch.setattr(queue_lookup, "RANGE_UNITS_MAX", 10)
     async with start_broker() as running:
         await running.create_topic("T")
         for queue_id in range(3):

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy
@@ -82,8 +82,8 @@ class CalledBroker:
         self.call_count = 0
         return GrpcOffsetQueries(CONFIG, RetryPolicy(0, 0), client_of=self._client)
 
-    def _client(self, _config: ClientConfig) -> BrokerClient:
-        return cast("BrokerClient", self)
+    def _client(self, _config: ClientConfig) -> GrpcClient:
+        return cast("GrpcClient", self)
 
     def query(self, method: Any, request: object, timeout_ms: int) -> Any:
         """Calls the broker's services as the client does; they check the request as usual."""
@@ -103,9 +103,9 @@ class CalledBroker:
 
 
 @contextmanager
-def called_broker(folder: Path, stretch_units_max: int = 1 << 15) -> Iterator[CalledBroker]:
+def called_broker(folder: Path, range_units_max: int = 1 << 15) -> Iterator[CalledBroker]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(queue_lookup, "STRETCH_UNITS_MAX", stretch_units_max)
+        patched.setattr(queue_lookup, "RANGE_UNITS_MAX", range_units_max)
         broker = CalledBroker(folder)
         try:
             yield broker
@@ -124,19 +124,19 @@ def ranges_of(queues: Sequence[Sequence[object]]) -> list[QueueRange]:
     queues=st.lists(st.lists(st.integers(0, BODY_BYTES_MAX), max_size=15), min_size=1, max_size=4),
     share=st.integers(1, 120),
     step_ms=st.integers(0, SLOW_MS),
-    stretch_units_max=st.sampled_from([1, 2, 5, 1 << 15]),
+    range_units_max=st.sampled_from([1, 2, 5, 1 << 15]),
 )
 def test_k04_the_limit_holds_for_any_sizes_and_no_byte_of_it_is_lost_needlessly(
     tmp_path_factory: pytest.TempPathFactory,
     queues: list[list[int]],
     share: int,
     step_ms: int,
-    stretch_units_max: int,
+    range_units_max: int,
 ) -> None:
     totals = [list(accumulate((FIXED + size for size in sizes), initial=0)) for sizes in queues]
     all_bytes = sum(total[-1] for total in totals)
     bytes_max = max(all_bytes * share // 100, 1)
-    with called_broker(tmp_path_factory.mktemp("store"), stretch_units_max) as broker:
+    with called_broker(tmp_path_factory.mktemp("store"), range_units_max) as broker:
         for queue_id, sizes in enumerate(queues):
             for size in sizes:
                 broker.append("T0", queue_id, [bytes(size)])
@@ -145,14 +145,14 @@ def test_k04_the_limit_holds_for_any_sizes_and_no_byte_of_it_is_lost_needlessly(
     given_bytes = sum(total[end] for end, total in zip(ends, totals, strict=True))
     assert given_bytes <= bytes_max or sum(ends) == 1
     assert sum(ends) > 0 or all_bytes == 0
-    if stretch_units_max > max(map(len, queues)):
+    if range_units_max > max(map(len, queues)):
         # Nothing was estimated: what is missing is less than one message of each queue.
         least = min(bytes_max, all_bytes) - len(queues) * (FIXED + BODY_BYTES_MAX)
         assert given_bytes >= least
 
 
 def test_k04_a_range_that_takes_many_calls_is_cut_as_in_one(tmp_path: Path) -> None:
-    with called_broker(tmp_path, stretch_units_max=3) as broker:
+    with called_broker(tmp_path, range_units_max=3) as broker:
         for queue_id, count in ((0, 20), (1, 5), (2, 11)):
             broker.append("T0", queue_id, [b"x" * 100] * count)
         ranges = ranges_of([b"x" * 20, b"x" * 5, b"x" * 11])

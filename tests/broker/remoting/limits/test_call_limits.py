@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocketpy_broker.server.remoting import unread_answers
+from rocketpy_broker.server.remoting import buffer_limiter
+from rocketpy_broker.server.remoting.buffer_limiter import LARGE_ANSWER_BYTES, SUM_MS
 from rocketpy_broker.server.remoting.connection import (
     REQUESTS_PER_TURN,
     SENT_BYTES_MIN,
@@ -18,7 +19,6 @@ from rocketpy_broker.server.remoting.connection import (
     RemotingConnection,
 )
 from rocketpy_broker.server.remoting.server import PASS_MS, RemotingServer
-from rocketpy_broker.server.remoting.unread_answers import LARGE_ANSWER_BYTES, SUM_MS
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import EXCHANGES, ONE_WAY_FLAG, RemotingCommand, encode_frame
@@ -168,7 +168,7 @@ async def test_n14_a_connection_that_reads_no_pulls_keeps_few_bytes(
 async def test_n14_connections_that_read_no_pulls_are_refused_more_and_others_read(
     remoting: RemotingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unread_answers, "UNREAD_BYTES_MAX", UNREAD_BYTES_MAX)
+    monkeypatch.setattr(buffer_limiter, "UNREAD_BYTES_MAX", UNREAD_BYTES_MAX)
     await remoting.running.create_topic("T")
     await send(remoting.client, bytes(ANSWER_BYTES))
     server = remoting.server

@@ -90,8 +90,8 @@ async def test_h04_a_slave_that_copies_for_long_is_waited_for() -> None:
     files.completed(one)
     for _ in range(4):
         clock.advance(SILENT_MS_MAX // 2)
-        files.heard("s")
-        files.heard("unknown")
+        files.note_activity("s")
+        files.note_activity("unknown")
     assert not await files.copied([one], 0)
     clock.advance(SILENT_MS_MAX + 1)
     assert await files.copied([one], 0)

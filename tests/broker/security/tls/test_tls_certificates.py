@@ -178,10 +178,10 @@ async def test_a_self_signed_certificate_is_renewed_before_its_end(tmp_path: Pat
     certificates = made(tmp_path, clock)
     older, context = certificates.pair, certificates.context
     clock.jump((age_days - 1) * DAY_MS)
-    await certificates.look()
+    await certificates.reload()
     assert certificates.pair is older
     clock.jump(2 * DAY_MS)
-    await certificates.look()
+    await certificates.reload()
     assert certificates.pair.certificate != older.certificate
     trusted = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.pem"))
     # The default of Python 3.13.
@@ -263,10 +263,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def looked(running: RunningBroker) -> None:
-    """Lets the broker look at its tls_files."""
+    """Lets the broker reload its tls_files."""
     certificates = running.broker._certificates
     assert certificates is not None
-    await certificates.look()
+    await certificates.reload()
 
 
 async def test_a_changed_pair_serves_new_connections_of_all_ports(

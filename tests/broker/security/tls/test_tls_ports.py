@@ -150,7 +150,7 @@ async def test_plaintext_at_a_tls_port_of_grpc_is_logged_once(
     async with start_broker(tls=tls_files.tls(mode)) as running:
         for _ in range(3):
             assert not await is_served(ask_grpc, tls_port(running.ready), None)
-        running.clock.advance(foreign_protocols.LOOK_INTERVAL_MS)
+        running.clock.advance(foreign_protocols.LOG_INTERVAL_MS)
         await until(lambda: bool(lines()))
     assert "connect with TLS" in lines()[0]
     assert len(lines()) == 1

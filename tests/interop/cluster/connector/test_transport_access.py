@@ -14,7 +14,7 @@ from pyspark_rocketpy.transport.remoting.cluster.groups import check_expression
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import Pull, max_offset, pull
 from pyspark_rocketpy.transport.remoting.cluster.routes import Routes
 from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
-from pyspark_rocketpy.transport.remoting.net.calls import Caller, ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig, RequestSender
 from pyspark_rocketpy.transport.remoting.net.connections import Connections
 from pyspark_rocketpy.transport.remoting.net.peers import Peer
 from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, send
@@ -46,7 +46,7 @@ class LoneBroker(client.Cluster):
 
     def __init__(self, address: str, config: ClusterConfig, connections: Connections) -> None:
         super().__init__(config, connections)
-        self._caller = Caller(config, connections)
+        self._caller = RequestSender(config, connections)
         brokers = (BrokerData(QUEUE.broker_name, {0: address}),)
         self._routes = Routes(lambda _topic: TopicRouteData(brokers))
 

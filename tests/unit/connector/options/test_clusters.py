@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.choices import Delivery
+from pyspark_rocketpy.options.choices import DeliveryGuarantee
 from pyspark_rocketpy.options.clusters import ClusterOptions
 from pyspark_rocketpy.options.retry_options import RetryOptions
 from pyspark_rocketpy.options.values import SinkOptions, SourceOptions
@@ -126,17 +126,17 @@ def test_half_a_user_is_refused_with_endpoints(name: str) -> None:
 
 
 def test_a_cluster_s_sink_delivers_at_least_once() -> None:
-    assert SinkOptions.parse(CLUSTER).delivery is Delivery.AT_LEAST_ONCE
+    assert SinkOptions.parse(CLUSTER).delivery is DeliveryGuarantee.AT_LEAST_ONCE
     given = {**CLUSTER, "delivery": "at-least-once"}
-    assert SinkOptions.parse(given).delivery is Delivery.AT_LEAST_ONCE
+    assert SinkOptions.parse(given).delivery is DeliveryGuarantee.AT_LEAST_ONCE
     broker = {"endpoints": "h:1", "topic": "T"}
-    assert SinkOptions.parse(broker).delivery is Delivery.EXACTLY_ONCE
+    assert SinkOptions.parse(broker).delivery is DeliveryGuarantee.EXACTLY_ONCE
 
 
 def test_effectively_once_is_for_clusters_and_has_a_control_topic() -> None:
     given = {**CLUSTER, "delivery": "effectively-once"}
     options = SinkOptions.parse(given)
-    assert options.delivery is Delivery.EFFECTIVELY_ONCE
+    assert options.delivery is DeliveryGuarantee.EFFECTIVELY_ONCE
     assert options.control_topic == "rocketpy_control"
     assert SinkOptions.parse({**given, "controlTopic": "c"}).control_topic == "c"
     assert SinkOptions.parse(CLUSTER).control_topic is None

@@ -14,7 +14,7 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import CommitError, OptionError
 from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.sink.columns import SinkColumns
-from pyspark_rocketpy.sink.task_writer import RowsWritten, draw_token
+from pyspark_rocketpy.sink.task_writer import RowsWritten, generate_token
 from pyspark_rocketpy.sink.writers import RocketpyStreamWriter, RocketpyWriter, SinkPlan
 from pyspark_rocketpy.transport.grpc_v1.send.batches import WAIT_MS_MAX, part_of
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
@@ -335,7 +335,7 @@ def test_options_that_do_not_fit_together_are_refused() -> None:
 
 
 def test_tokens_differ_and_are_never_0() -> None:
-    tokens = {draw_token() for _ in range(1_000)}
+    tokens = {generate_token() for _ in range(1_000)}
     assert len(tokens) == 1_000
     assert min(tokens) > 0
     assert max(tokens) < 1 << 63

@@ -110,11 +110,11 @@ def block(topic: str, bodies: Sequence[bytes], queue_id: int = 0, tags: str | No
 
 
 def pulled(source: SourceTransport, part: QueueRange, options: PullOptions) -> list[bytes]:
-    """Returns the bodies of a range; asserts that its pieces join."""
+    """Returns the bodies of a range; asserts that its chunks join."""
     found, offset = [], part.begin
-    for piece in source.pull(part, options):
-        assert piece.begin == offset
-        offset = piece.end
-        found += bodies_of(bytes(piece.records), piece.sizes)
+    for chunk in source.pull(part, options):
+        assert chunk.begin == offset
+        offset = chunk.end
+        found += bodies_of(bytes(chunk.records), chunk.sizes)
     assert offset <= part.end
     return found

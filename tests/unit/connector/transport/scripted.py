@@ -90,7 +90,7 @@ class MemoryBroker:
     readable: dict[str, int] = field(default_factory=dict)
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     staged: dict[BatchJob, dict[Attempt, list[Block]]] = field(default_factory=dict)
-    put_away: set[BatchJob] = field(default_factory=set)
+    discarded: set[BatchJob] = field(default_factory=set)
     last_batches: dict[str, LastBatch] = field(default_factory=dict)
     faults: list[Exception] = field(default_factory=list)
     store_id: str = "11"
@@ -145,7 +145,7 @@ class MemoryBroker:
 
         A job that is new here supersedes the writer's other jobs, except for later batches.
         """
-        if job in self.put_away:
+        if job in self.discarded:
             raise BrokerError(f"what {job} staged was removed (response code 13)")
         if job not in self.staged:
             for other in self._up_to(job):
@@ -163,7 +163,7 @@ class MemoryBroker:
     def remove(self, job: BatchJob) -> None:
         """Supersedes a job and removes all that it has staged."""
         self.staged.pop(job, None)
-        self.put_away.add(job)
+        self.discarded.add(job)
 
     def commit(self, job: BatchJob, tasks: Sequence[StagedTask]) -> None:
         """Makes a job's batch visible. Raises BrokerError for attempts without the named blocks."""

@@ -161,8 +161,8 @@ def test_a_pull_gives_the_range_that_it_is_asked_for(setup: Setup) -> None:
     assert pulled(setup.source, part, OPTIONS) == [b"3", b"4", b"5", b"6", b"7"]
     offsets = [
         offset
-        for piece in setup.source.pull(part, OPTIONS)
-        for offset in RecordBlock.parse(piece.records, piece.sizes).header["queue_offset"].tolist()
+        for chunk in setup.source.pull(part, OPTIONS)
+        for offset in RecordBlock.parse(chunk.records, chunk.sizes).header["queue_offset"].tolist()
     ]
     assert offsets == [3, 4, 5, 6, 7]
 
@@ -215,8 +215,8 @@ def test_search_finds_the_first_message_of_a_time(setup: Setup) -> None:
     topic = setup.topic()
     setup.send(topic, b"a", b"b")
     queries = setup.source.offset_queries()
-    pieces = list(setup.source.pull(setup.part(topic, 0, 1), OPTIONS))
-    stored_ms = decode_record(bytes(pieces[0].records), 0).record.store_timestamp_ms
+    chunks = list(setup.source.pull(setup.part(topic, 0, 1), OPTIONS))
+    stored_ms = decode_record(bytes(chunks[0].records), 0).record.store_timestamp_ms
     asked = [
         QueueTime.of(topic, setup.queue(0), stored_ms),
         QueueTime.of(topic, setup.queue(0), stored_ms + 86_400_000),

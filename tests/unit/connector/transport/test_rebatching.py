@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rocketpy.transport.rebatching import RecordChunk, cut
+from pyspark_rocketpy.transport.rebatching import RecordChunk, rebatch
 
 BYTES_MAX = 100
 SIZES = st.lists(st.integers(1, 150), min_size=1, max_size=40)
@@ -29,50 +29,50 @@ def pieces_of(
         first, place = first + len(part), end
 
 
-def shapes(pieces: Iterator[RecordChunk]) -> list[tuple[int, int, bytes, list[int]]]:
-    """Returns pieces in a comparable form."""
-    return [(p.begin, p.end, bytes(p.records), p.sizes.tolist()) for p in pieces]
+def shapes(chunks: Iterator[RecordChunk]) -> list[tuple[int, int, bytes, list[int]]]:
+    """Returns chunks in a comparable form."""
+    return [(p.begin, p.end, bytes(p.records), p.sizes.tolist()) for p in chunks]
 
 
 @given(SIZES, st.lists(st.integers(0, 9)))
 def test_s4_batches_do_not_depend_on_responses(sizes: list[int], lengths: list[int]) -> None:
-    whole = shapes(cut(pieces_of(sizes, []), BYTES_MAX))
-    assert shapes(cut(pieces_of(sizes, lengths), BYTES_MAX)) == whole
+    whole = shapes(rebatch(pieces_of(sizes, []), BYTES_MAX))
+    assert shapes(rebatch(pieces_of(sizes, lengths), BYTES_MAX)) == whole
 
 
 @given(SIZES, st.lists(st.integers(0, 9)))
 def test_s4_batches_hold_every_record_and_are_as_large_as_they_may(
     sizes: list[int], lengths: list[int]
 ) -> None:
-    found = list(cut(pieces_of(sizes, lengths), BYTES_MAX))
-    assert [size for piece in found for size in piece.sizes.tolist()] == sizes
-    assert all(piece.end - piece.begin == len(piece.sizes) for piece in found)
-    for piece, following in itertools.pairwise(found):
-        assert piece.end == following.begin
-        assert piece.sizes.sum() <= BYTES_MAX or len(piece.sizes) == 1
-        assert piece.sizes.sum() + following.sizes[0] > BYTES_MAX
+    found = list(rebatch(pieces_of(sizes, lengths), BYTES_MAX))
+    assert [size for chunk in found for size in chunk.sizes.tolist()] == sizes
+    assert all(chunk.end - chunk.begin == len(chunk.sizes) for chunk in found)
+    for chunk, following in itertools.pairwise(found):
+        assert chunk.end == following.begin
+        assert chunk.sizes.sum() <= BYTES_MAX or len(chunk.sizes) == 1
+        assert chunk.sizes.sum() + following.sizes[0] > BYTES_MAX
 
 
 def test_a_response_that_is_a_batch_is_not_copied() -> None:
     [response] = list(pieces_of([40, 60], []))[:1]
-    [piece] = cut(iter([response]), BYTES_MAX)
-    assert piece.records is response.records
+    [chunk] = rebatch(iter([response]), BYTES_MAX)
+    assert chunk.records is response.records
 
 
 def test_lost_offsets_end_a_batch() -> None:
     before, behind = pieces_of([10], []), pieces_of([10], [], begin=9)
-    found = list(cut([next(before), next(behind)], BYTES_MAX))
-    assert [(piece.begin, piece.end) for piece in found] == [(7, 8), (9, 10)]
+    found = list(rebatch([next(before), next(behind)], BYTES_MAX))
+    assert [(chunk.begin, chunk.end) for chunk in found] == [(7, 8), (9, 10)]
 
 
 def test_c03_pieces_without_records_are_passed_over() -> None:
     nothing = RecordChunk(0, 50, memoryview(b""), np.empty(0, np.int32))
     some = RecordChunk(50, 90, memoryview(b"abc"), np.array([3], np.int32))
-    assert shapes(cut([nothing, some], BYTES_MAX)) == [(0, 90, b"abc", [3])]
-    assert list(cut([nothing], BYTES_MAX)) == []
+    assert shapes(rebatch([nothing, some], BYTES_MAX)) == [(0, 90, b"abc", [3])]
+    assert list(rebatch([nothing], BYTES_MAX)) == []
 
 
 def test_c03_parts_of_a_piece_with_gaps_share_its_offsets() -> None:
     sparse = RecordChunk(0, 90, memoryview(bytes(140)), np.array([70, 70], np.int32))
-    found = list(cut([sparse], BYTES_MAX))
-    assert [(piece.begin, piece.end, len(piece.sizes)) for piece in found] == [(0, 90, 1)] * 2
+    found = list(rebatch([sparse], BYTES_MAX))
+    assert [(chunk.begin, chunk.end, len(chunk.sizes)) for chunk in found] == [(0, 90, 1)] * 2

@@ -42,7 +42,7 @@ class MessageMapper:
         try:
             record = decode_record(block.data.data, int(block.positions[row])).record
         except MalformedRecordError as error:
-            if self._log_throttle.may_say():
+            if self._log_throttle.may_log():
                 logger.critical("a message of topic %r is unreadable: %s", topic.name, error)
             return None
         if len(record.body) > BODY_BYTES_MAX or record.sys_flag & COMPRESSED:

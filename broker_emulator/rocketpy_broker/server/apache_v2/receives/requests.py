@@ -10,8 +10,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from rocketpy_broker.server.apache_v2.name_rules import check_group, check_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.filters.tags import ALL_TAGS
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
@@ -34,10 +34,10 @@ def milliseconds(duration: Duration | Timestamp) -> int:
     return duration.seconds * 1_000 + duration.nanos // 1_000_000
 
 
-def receive_wait_ms(timeout_ms: int | None, caller: Caller) -> int:
+def receive_wait_ms(timeout_ms: int | None, caller: RequestContext) -> int:
     """Returns the longest wait of a receive; without `timeout_ms` it is due to the deadline.
 
-    Raises RefusedError for a deadline that is too close.
+    Raises StatusError for a deadline that is too close.
     """
     left_ms = caller.remaining_ms
     if left_ms is None:
@@ -45,7 +45,7 @@ def receive_wait_ms(timeout_ms: int | None, caller: Caller) -> int:
     wait_ms = _clamped(left_ms - REQUEST_TIMEOUT_MS / 2 if timeout_ms is None else timeout_ms)
     if left_ms < min(wait_ms, WAIT_MS_MIN):
         is_new = caller.version >= FIRST_VERSION
-        raise RefusedError(
+        raise StatusError(
             v2.ILLEGAL_POLLING_TIME if is_new else v2.BAD_REQUEST,
             f"the deadline of the call is {left_ms:.0f} ms away, minimum {WAIT_MS_MIN}. Set a "
             "longer timeout",
@@ -53,7 +53,7 @@ def receive_wait_ms(timeout_ms: int | None, caller: Caller) -> int:
     return before_deadline_ms(wait_ms, caller)
 
 
-def before_deadline_ms(wait_ms: int, caller: Caller) -> int:
+def before_deadline_ms(wait_ms: int, caller: RequestContext) -> int:
     """Returns a wait that ends before the client's deadline; 0 without time for it."""
     left_ms = caller.remaining_ms
     return wait_ms if left_ms is None else max(min(wait_ms, int(left_ms) - MARGIN_MS), 0)
@@ -63,8 +63,10 @@ def _clamped(wait_ms: float) -> int:
     return int(min(max(wait_ms, WAIT_MS_MIN), WAIT_MS_MAX))
 
 
-def group_and_topic(caller: Caller, group: v2.Resource, topic: v2.Resource) -> tuple[str, str]:
-    """Returns the broker's names of a group and a topic. Raises RefusedError."""
+def group_and_topic(
+    caller: RequestContext, group: v2.Resource, topic: v2.Resource
+) -> tuple[str, str]:
+    """Returns the broker's names of a group and a topic. Raises StatusError."""
     names = caller.name_of(group), caller.name_of(topic)
     check_group(names[0])
     check_topic(names[1])
@@ -72,22 +74,22 @@ def group_and_topic(caller: Caller, group: v2.Resource, topic: v2.Resource) -> t
 
 
 def filter_text(expression: v2.FilterExpression) -> FilterText:
-    """Returns the filter of a request; an empty one selects all messages. Raises RefusedError."""
+    """Returns the filter of a request; an empty one selects all messages. Raises StatusError."""
     text = expression.expression
     if len(text) > EXPRESSION_CHARACTERS_MAX:
-        raise RefusedError(
+        raise StatusError(
             v2.ILLEGAL_FILTER_EXPRESSION,
             f"the filter expression has {len(text)} characters, limit {EXPRESSION_CHARACTERS_MAX}",
         )
     if expression.type in {v2.FILTER_TYPE_UNSPECIFIED, v2.TAG}:
         return FilterText(TAG, text or ALL_TAGS)
     if expression.type != v2.SQL:
-        raise RefusedError(
+        raise StatusError(
             v2.ILLEGAL_FILTER_EXPRESSION,
             f"the type of the filter is {expression.type}, accepted are TAG and SQL",
         )
     if not text.strip():
-        raise RefusedError(
+        raise StatusError(
             v2.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty; write a condition"
         )
     return FilterText(SQL92, text)

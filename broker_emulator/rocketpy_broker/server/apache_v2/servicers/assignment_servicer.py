@@ -14,9 +14,9 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.apache_v2.endpoints import check_bytes, endpoints_for
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.receives.requests import group_and_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.servicers.route_servicer import QUEUES_A_SLOT, permission
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.popped import ANY_QUEUE
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -40,13 +40,13 @@ class AssignmentServicer:
         return {"QueryAssignment": self._assign}
 
     async def _assign(
-        self, request: service_pb2.QueryAssignmentRequest, caller: Caller
+        self, request: service_pb2.QueryAssignmentRequest, caller: RequestContext
     ) -> service_pb2.QueryAssignmentResponse:
         caller.check_client_id()
         group, name = group_and_topic(caller, request.group, request.topic)
         topic = self._topics.get(name)
         if not (topic.perm & Perm.READ and topic.readable_queues):
-            raise RefusedError(v2.FORBIDDEN, f"topic {name!r} has no readable queue; make one so")
+            raise StatusError(v2.FORBIDDEN, f"topic {name!r} has no readable queue; make one so")
         queue = v2.MessageQueue(
             topic=request.topic,
             broker=v2.Broker(

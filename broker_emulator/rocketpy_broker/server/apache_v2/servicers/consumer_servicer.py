@@ -25,8 +25,8 @@ from rocketpy_broker.server.apache_v2.receives.requests import (
     milliseconds,
     receive_wait_ms,
 )
-from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.call_memory import keep
 from rocketpy_broker.services.deliveries.handles import HandleInvalidError
 from rocketpy_broker.services.deliveries.renewals import RENEWED_MS
@@ -67,7 +67,7 @@ class ConsumerServicer:
         }
 
     async def receive(
-        self, request: service_pb2.ReceiveMessageRequest, caller: Caller
+        self, request: service_pb2.ReceiveMessageRequest, caller: RequestContext
     ) -> AsyncIterator[service_pb2.ReceiveMessageResponse]:
         """Yields the status, the messages and the delivery time."""
         topic = v2.Resource()
@@ -84,7 +84,7 @@ class ConsumerServicer:
             deliveries = await self._deliveries.receive(
                 wanted, caller.client_id, is_renewed=is_renewed
             )
-            with self._handed_over(deliveries) as left:
+            with self._released_unless_sent(deliveries) as left:
                 yield _Response(status=status.success() if left else _no_message())
                 while left:
                     message = await self._message(left[0], topic)
@@ -98,7 +98,7 @@ class ConsumerServicer:
         yield response
 
     def _pop_request(
-        self, request: service_pb2.ReceiveMessageRequest, caller: Caller
+        self, request: service_pb2.ReceiveMessageRequest, caller: RequestContext
     ) -> PopRequest:
         group, topic = group_and_topic(caller, request.group, request.message_queue.topic)
         known = self._clients.get(caller.client_id)
@@ -117,7 +117,7 @@ class ConsumerServicer:
         )
 
     @contextlib.contextmanager
-    def _handed_over(self, deliveries: Sequence[Delivery]) -> Iterator[deque[Delivery]]:
+    def _released_unless_sent(self, deliveries: Sequence[Delivery]) -> Iterator[deque[Delivery]]:
         """Yields the deliveries, from which the block removes the ones that the client has.
 
         The rest is visible soon. Raises ResponseBufferFullError.
@@ -141,7 +141,7 @@ class ConsumerServicer:
         return message
 
     async def ack(
-        self, request: service_pb2.AckMessageRequest, caller: Caller
+        self, request: service_pb2.AckMessageRequest, caller: RequestContext
     ) -> service_pb2.AckMessageResponse:
         """Acknowledges messages; an entry for each has its result."""
         caller.check_client_id()
@@ -160,7 +160,7 @@ class ConsumerServicer:
         return response
 
     async def change(
-        self, request: service_pb2.ChangeInvisibleDurationRequest, caller: Caller
+        self, request: service_pb2.ChangeInvisibleDurationRequest, caller: RequestContext
     ) -> service_pb2.ChangeInvisibleDurationResponse:
         """Changes the invisible time of a message; each answer has the handle that is valid now.
 
@@ -182,14 +182,14 @@ class ConsumerServicer:
         return response
 
     async def forward(
-        self, request: service_pb2.ForwardMessageToDeadLetterQueueRequest, caller: Caller
+        self, request: service_pb2.ForwardMessageToDeadLetterQueueRequest, caller: RequestContext
     ) -> service_pb2.ForwardMessageToDeadLetterQueueResponse:
         """Moves a message to the dead letters of its group."""
         caller.check_client_id()
         group, topic = group_and_topic(caller, request.group, request.topic)
         response = service_pb2.ForwardMessageToDeadLetterQueueResponse()
         try:
-            await self._deliveries.bury(group, topic, request.receipt_handle)
+            await self._deliveries.forward_to_dead_letters(group, topic, request.receipt_handle)
         except HandleInvalidError as error:
             response.status.CopyFrom(failure(error))
         return response
@@ -216,9 +216,9 @@ def _invisible_ms(request: service_pb2.ReceiveMessageRequest) -> int:
 
 
 def _check_invisible_ms(invisible_ms: int, least_ms: int) -> None:
-    """Raises RefusedError."""
+    """Raises StatusError."""
     if not least_ms <= invisible_ms <= INVISIBLE_MS_MAX:
-        raise RefusedError(
+        raise StatusError(
             v2.ILLEGAL_INVISIBLE_TIME,
             f"the invisible duration is {invisible_ms} ms, accepted are {least_ms} to "
             f"{INVISIBLE_MS_MAX}. Ask for such a time",

@@ -27,8 +27,8 @@ from rocketpy_broker.server.apache_v2.receives.requests import (
     group_and_topic,
     milliseconds,
 )
-from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.call_memory import keep
 from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService
 from rocketpy_broker.services.pull.checks import PullRequest
@@ -69,7 +69,7 @@ class QueueServicer:
         }
 
     async def pull(
-        self, request: service_pb2.PullMessageRequest, caller: Caller
+        self, request: service_pb2.PullMessageRequest, caller: RequestContext
     ) -> AsyncIterator[service_pb2.PullMessageResponse]:
         """Yields the status, the messages and the next offset."""
         caller.check_client_id()
@@ -98,7 +98,9 @@ class QueueServicer:
                 yield _Response(status=found)
         yield _Response(next_offset=next_offset)
 
-    def _pull_request(self, request: service_pb2.PullMessageRequest, caller: Caller) -> PullRequest:
+    def _pull_request(
+        self, request: service_pb2.PullMessageRequest, caller: RequestContext
+    ) -> PullRequest:
         group, topic = group_and_topic(caller, request.group, request.message_queue.topic)
         wait_ms = min(max(milliseconds(request.long_polling_timeout), 0), WAIT_MS_MAX)
         return PullRequest(
@@ -122,19 +124,19 @@ class QueueServicer:
         return [message for message in found if message is not None]
 
     async def update(
-        self, request: service_pb2.UpdateOffsetRequest, caller: Caller
+        self, request: service_pb2.UpdateOffsetRequest, caller: RequestContext
     ) -> service_pb2.UpdateOffsetResponse:
         """Commits the offset of a group in a queue; the first one creates the group."""
         group, queue = self._group_and_queue(request, caller)
         if request.offset < 0:
-            raise RefusedError(
+            raise StatusError(
                 v2.ILLEGAL_OFFSET, f"the offset is {request.offset}, accepted are 0 and more"
             )
         await self._offsets.commit(group, [CommittedOffset(queue, request.offset)])
         return service_pb2.UpdateOffsetResponse()
 
     async def get(
-        self, request: service_pb2.GetOffsetRequest, caller: Caller
+        self, request: service_pb2.GetOffsetRequest, caller: RequestContext
     ) -> service_pb2.GetOffsetResponse:
         """Returns the committed offset of a group in a queue."""
         group, queue = self._group_and_queue(request, caller)
@@ -146,7 +148,7 @@ class QueueServicer:
         return service_pb2.GetOffsetResponse(offset=offset)
 
     async def query(
-        self, request: service_pb2.QueryOffsetRequest, caller: Caller
+        self, request: service_pb2.QueryOffsetRequest, caller: RequestContext
     ) -> service_pb2.QueryOffsetResponse:
         """Returns the first or next offset of a queue, or the first one since a time."""
         caller.check_client_id()
@@ -170,7 +172,7 @@ class QueueServicer:
     def _group_and_queue(
         self,
         request: service_pb2.UpdateOffsetRequest | service_pb2.GetOffsetRequest,
-        caller: Caller,
+        caller: RequestContext,
     ) -> tuple[str, QueueKey]:
         caller.check_client_id()
         queue = request.message_queue

@@ -10,8 +10,8 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.apache_v2.endpoints import check_bytes, endpoints_for
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
@@ -57,7 +57,7 @@ class RouteServicer:
         return {"QueryRoute": self._route}
 
     async def _route(
-        self, request: service_pb2.QueryRouteRequest, caller: Caller
+        self, request: service_pb2.QueryRouteRequest, caller: RequestContext
     ) -> service_pb2.QueryRouteResponse:
         caller.check_client_id()
         name = caller.name_of(request.topic)
@@ -76,7 +76,7 @@ class RouteServicer:
         count = min(max(topic.read_queue_nums, topic.write_queue_nums), QUEUE_NUMS_MAX)
         if count < 1:
             # Clients divide by the number of queues.
-            raise RefusedError(v2.FORBIDDEN, f"topic {name!r} has no queues; add some")
+            raise StatusError(v2.FORBIDDEN, f"topic {name!r} has no queues; add some")
         check_bytes(queue, count)
         for queue_id in range(count):
             queue.id = queue_id

@@ -14,15 +14,15 @@ from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.sends.group_queue import queue_of_group
 from rocketpy_broker.server.apache_v2.sends.message_record import deliver_ms, encoded
 from rocketpy_broker.server.apache_v2.sends.message_rules import (
     MESSAGES_MAX,
-    MessageRules,
+    SendRules,
     check_type,
 )
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
 from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.send.blocks import Stored
@@ -66,7 +66,7 @@ class SendServicer:
         self._clients = clients
         self._config = config
         self._clock = clock
-        self._rules = MessageRules(config, clock)
+        self._rules = SendRules(config, clock)
         self._added = broker_properties(config.cluster_name)
 
     def methods(self) -> Methods:
@@ -74,14 +74,14 @@ class SendServicer:
         return {"SendMessage": self._send, "RecallMessage": self._recalled}
 
     async def _send(
-        self, request: service_pb2.SendMessageRequest, caller: Caller
+        self, request: service_pb2.SendMessageRequest, caller: RequestContext
     ) -> service_pb2.SendMessageResponse:
         caller.check_client_id()
         messages = request.messages
         if not messages:
-            raise RefusedError(v2.MESSAGE_CORRUPTED, "the request has no message; send one")
+            raise StatusError(v2.MESSAGE_CORRUPTED, "the request has no message; send one")
         if len(messages) > MESSAGES_MAX:
-            raise RefusedError(
+            raise StatusError(
                 v2.PAYLOAD_TOO_LARGE,
                 f"the request has {len(messages)} messages, limit {MESSAGES_MAX}. Send several "
                 "requests",
@@ -94,7 +94,7 @@ class SendServicer:
         topic = self._topics.find(name)
         for each in messages:
             self._check_type(topic, each)
-        self._sends.gate.check(name)
+        self._sends.preconditions.check(name)
         self._topics.check_writable(name, ANY_QUEUE)
         if any(each.system_properties.message_type == v2.TRANSACTION for each in messages):
             await self._clients.note_producer(caller, name)
@@ -112,7 +112,7 @@ class SendServicer:
         )
 
     def _check_type(self, topic: TopicConfig | None, message: v2.Message) -> None:
-        """Raises RefusedError for a message of another type than its topic's."""
+        """Raises StatusError for a message of another type than its topic's."""
         check_type(message)
         if topic is None or not self._config.enable_topic_message_type_check:
             return
@@ -120,7 +120,7 @@ class SendServicer:
             return
         found, wanted = _type_of(message.system_properties), accepted_type(topic)
         if wanted not in {None, found}:
-            raise RefusedError(
+            raise StatusError(
                 v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
                 f"the message is of type {found}, and topic {topic.topic!r} has the message type "
                 f"{wanted}. Send it to another topic, or change the topic's type",
@@ -166,16 +166,16 @@ class SendServicer:
         return entry
 
     async def _recalled(
-        self, request: service_pb2.RecallMessageRequest, caller: Caller
+        self, request: service_pb2.RecallMessageRequest, caller: RequestContext
     ) -> service_pb2.RecallMessageResponse:
         caller.check_client_id()
         name = caller.name_of(request.topic)
         check_topic(name)
         if not self._config.recall_message_enable:
-            raise RefusedError(v2.NOT_IMPLEMENTED, "this broker recalls no messages")
+            raise StatusError(v2.NOT_IMPLEMENTED, "this broker recalls no messages")
         wanted = accepted_type(self._topics.get(name))
         if wanted not in {None, DELAY}:
-            raise RefusedError(
+            raise StatusError(
                 v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
                 f"topic {name!r} has the message type {wanted}; only messages of type {DELAY} can "
                 "be recalled",

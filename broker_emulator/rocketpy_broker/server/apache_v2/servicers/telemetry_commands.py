@@ -17,7 +17,7 @@ from rocketpy_broker.runtime.clock import Clock, fail
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.receives.message_mapper import MessageMapper
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.services import caller as services_caller
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
@@ -53,7 +53,7 @@ class CommandStream:
     `nonce` and `answer` are of the command that waits for its result.
     """
 
-    caller: Caller
+    caller: RequestContext
     user: services_caller.Caller | None
     opened_ms: int
     scope: TaskScope
@@ -86,7 +86,7 @@ class TelemetryCommands:
         self._streams: dict[str, CommandStream] = {}
         self._nonces = itertools.count(1)
 
-    def open(self, caller: Caller, scope: TaskScope, write: Write) -> CommandStream:
+    def open(self, caller: RequestContext, scope: TaskScope, write: Write) -> CommandStream:
         """Returns the new stream of a client."""
         user, now_ms = services_caller.current.get(), self._clock.now_ms()
         stream = CommandStream(caller, user, now_ms, scope, write)

@@ -22,7 +22,7 @@ from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.handlers import Decoded, Methods
 from rocketpy_broker.server.apache_v2.receives.delivered_message import delivered
-from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.servicers.telemetry_commands import (
     CommandStream,
     TelemetryCommands,
@@ -57,7 +57,7 @@ class TelemetryServicer:
 
     async def _telemetry(self, requests: AsyncIterator[Decoded], context: Context) -> None:
         scheduler.connection.set(context.peer())
-        caller = Caller.of(context)
+        caller = RequestContext.of(context)
         writing = asyncio.Lock()
 
         async def write(command: TelemetryCommand) -> None:
@@ -81,7 +81,7 @@ class TelemetryServicer:
     async def _serve(
         self,
         requests: AsyncIterator[Decoded],
-        caller: Caller,
+        caller: RequestContext,
         stream: ClientStream,
         write: Write,
     ) -> None:
@@ -100,7 +100,7 @@ class TelemetryServicer:
     async def _read(
         self,
         requests: AsyncIterator[Decoded],
-        caller: Caller,
+        caller: RequestContext,
         commands: CommandStream,
         write: Write,
     ) -> None:
@@ -112,7 +112,7 @@ class TelemetryServicer:
             if not command.HasField("settings"):
                 commands.take_result(command)
                 continue
-            settings = await self._clients.settle(caller, command.settings)
+            settings = await self._clients.apply_settings(caller, command.settings)
             answer = TelemetryCommand(status=status.success(), settings=settings)
             newest.CopyFrom(answer)
             await write(answer)
@@ -125,7 +125,7 @@ class TelemetryServicer:
         await write(answer)
 
     async def _write_notices(
-        self, caller: Caller, stream: ClientStream, write: Write, over: asyncio.Future[None]
+        self, caller: RequestContext, stream: ClientStream, write: Write, over: asyncio.Future[None]
     ) -> None:
         """Writes the checks of a client until its stream ends."""
         # The client has a newer stream, or was silent for too long.
@@ -136,7 +136,7 @@ class TelemetryServicer:
         resolve(over)
 
 
-def _recovery(caller: Caller, check: groups_pb2.CheckTransaction) -> TelemetryCommand:
+def _recovery(caller: RequestContext, check: groups_pb2.CheckTransaction) -> TelemetryCommand:
     """Returns the command that asks a producer for the end of a transaction."""
     record = decode_record(check.record).record
     transaction_id = TransactionId(

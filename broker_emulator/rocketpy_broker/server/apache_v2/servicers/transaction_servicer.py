@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic, is_blank
-from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.server.apache_v2.request_context import RequestContext
+from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
 from rocketpy_broker.services.transactions.service import TransactionService
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
@@ -32,25 +32,25 @@ class TransactionServicer:
         return {"EndTransaction": self._end}
 
     async def _end(
-        self, request: service_pb2.EndTransactionRequest, caller: Caller
+        self, request: service_pb2.EndTransactionRequest, caller: RequestContext
     ) -> service_pb2.EndTransactionResponse:
         caller.check_client_id()
         name = caller.name_of(request.topic)
         check_topic(name)
         if is_blank(request.transaction_id):
-            raise RefusedError(v2.INVALID_TRANSACTION_ID, "the transaction id is blank; send it")
+            raise StatusError(v2.INVALID_TRANSACTION_ID, "the transaction id is blank; send it")
         if request.resolution == v2.TRANSACTION_RESOLUTION_UNSPECIFIED:
             # The broker's check asks again.
             return service_pb2.EndTransactionResponse()
         resolution = _RESOLUTIONS.get(request.resolution)
         if resolution is None:
-            raise RefusedError(
+            raise StatusError(
                 v2.BAD_REQUEST,
                 f"resolution {request.resolution} is unknown; send COMMIT or ROLLBACK",
             )
         found = TransactionId.decode(request.transaction_id)
         if request.message_id not in {"", found.message_id}:
-            raise RefusedError(
+            raise StatusError(
                 v2.INVALID_TRANSACTION_ID,
                 f"transaction id {request.transaction_id!r:.200} is not one of message "
                 f"{request.message_id!r:.200}; send both from the answer to the send",

@@ -51,7 +51,7 @@ class FirstAnswerError(grpc.aio.BaseError):
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class HttpCaller:
     """The client of a call: its address and the value of its header `Authorization`."""
 
     peer: str
@@ -66,7 +66,7 @@ class Caller:
 class InnerContext:
     """The context of one call, in place of gRPC's. It has one request and keeps one answer."""
 
-    def __init__(self, caller: Caller, request: bytes, *, is_cut: bool) -> None:
+    def __init__(self, caller: HttpCaller, request: bytes, *, is_cut: bool) -> None:
         """Takes in `is_cut` True for a call that ends at its first answer."""
         self._caller = caller
         self._request: bytes | None = request
@@ -131,7 +131,7 @@ class InnerCalls:
             GuardedHandlers(each, guard, services.failure, access) for each in services.handlers()
         ]
 
-    async def authenticate(self, caller: Caller, rpc: str) -> None:
+    async def authenticate(self, caller: HttpCaller, rpc: str) -> None:
         """Returns for a known user, after the wait for earlier failures.
 
         `call` checks the user again, and its permissions. Raises UnauthenticatedError.
@@ -139,13 +139,13 @@ class InnerCalls:
         if self._access is not None:
             await self._access.admitted(_method(rpc), caller.metadata, caller.peer)
 
-    async def rights(self, caller: Caller) -> Rights:
+    async def rights(self, caller: HttpCaller) -> Rights:
         """Returns the permissions of a user, as `authenticate`. Raises UnauthenticatedError."""
         if self._access is None:
             return Rights()
         return await self._access.rights(caller.metadata, caller.peer)
 
-    async def call(self, caller: Caller, rpc: str, request: Message) -> Any:
+    async def call(self, caller: HttpCaller, rpc: str, request: Message) -> Any:
         """Returns the answer of a method, of a stream its first one. Raises RefusedCallError."""
         described = method_of(rpc)
         details: Any = _Details(_method(rpc))

@@ -18,7 +18,7 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import InFlightLimiter
 from rocketpy_broker.server.http.api.answers import answer_json, has_messages
-from rocketpy_broker.server.http.api.calls import Caller, InnerCalls, RefusedCallError
+from rocketpy_broker.server.http.api.calls import HttpCaller, InnerCalls, RefusedCallError
 from rocketpy_broker.server.http.api.cross_site import (
     JSON_TYPE,
     ContentTypeError,
@@ -28,7 +28,7 @@ from rocketpy_broker.server.http.api.cross_site import (
 )
 from rocketpy_broker.server.http.api.requests import filled
 from rocketpy_broker.server.http.api.routes import PREFIX, ROUTES, Route, Sends
-from rocketpy_broker.server.http.api.sends import Sending, target_of
+from rocketpy_broker.server.http.api.sends import ApiSender, target_of
 from rocketpy_broker.server.http.bodies import body_of, skip_body
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.attempts import host_of
@@ -120,8 +120,8 @@ class JsonApi:
             body = await body_of(request, BODY_BYTES_MAX)
             if has_messages(route.answer) or route.is_unpaged:
                 # Until the client has read the answer.
-                await stack.enter_async_context(self._answers.room(host_of(caller.peer), 1))
-            sending = Sending(self._calls, caller, self._clock.now_ms())
+                await stack.enter_async_context(self._answers.acquire(host_of(caller.peer), 1))
+            sending = ApiSender(self._calls, caller, self._clock.now_ms())
             if route.sends is Sends.BODY:
                 return await sending.message(request.match_info["topic"], body)
             target = None
@@ -135,7 +135,7 @@ class JsonApi:
 
         return work
 
-    async def _answer(self, route: Route, caller: Caller, asked: Message) -> bytes:
+    async def _answer(self, route: Route, caller: HttpCaller, asked: Message) -> bytes:
         answer = await self._calls.call(caller, route.rpc, asked)
         return await answer_json(answer, route.entry)
 
@@ -201,8 +201,8 @@ def _error(status: HTTPStatus, code: int, message: str, headers: dict[str, str])
     return web.Response(status=status, body=text.encode(), headers={**HEADERS, **headers})
 
 
-def caller_of(request: web.Request) -> Caller:
+def caller_of(request: web.Request) -> HttpCaller:
     """Returns the client of a request."""
     name: Any = request.transport and request.transport.get_extra_info("peername")
     host, port = name[:2] if name else (request.remote or "", 0)
-    return Caller(f"http:{host}:{port}", request.headers.get("Authorization", ""))
+    return HttpCaller(f"http:{host}:{port}", request.headers.get("Authorization", ""))

@@ -25,7 +25,7 @@ from rocketpy_broker.messages.outgoing_message import (
     append_request,
 )
 from rocketpy_broker.messages.stored import Message
-from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
+from rocketpy_broker.server.http.api.calls import HttpCaller, InnerCalls
 from rocketpy_broker.server.http.api.requests import json_object
 from rocketpy_proto.model import MESSAGE_TYPE, TRANSACTION
 from rocketpy_proto.model.codes import ResponseCode
@@ -45,11 +45,11 @@ class MessageJsonError(BrokerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class ApiSender:
     """The sends of one request, which comes at `now_ms`. Its methods raise BrokerError."""
 
     calls: InnerCalls
-    caller: Caller
+    caller: HttpCaller
     now_ms: int
 
     async def message(self, topic: str, body: bytes) -> bytes:

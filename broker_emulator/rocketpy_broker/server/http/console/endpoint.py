@@ -133,7 +133,7 @@ class Console:
                     # Nor may a slow body.
                     body = await body_of(request, FORM_BYTES_MAX)
                     # Until the client has read the page.
-                    await stack.enter_async_context(self._places.room(host_of(caller.peer), 1))
+                    await stack.enter_async_context(self._places.acquire(host_of(caller.peer), 1))
                     answer = await work(request, self._asked(request, rights), body)
                 except BrokerError as error:
                     asked = self._asked(request, rights)

@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.time_format import parsed_time
-from rocketpy_broker.server.http.api.calls import Caller, InnerCalls, RefusedCallError
+from rocketpy_broker.server.http.api.calls import HttpCaller, InnerCalls, RefusedCallError
 from rocketpy_broker.server.http.api.routes import method_of
 from rocketpy_broker.server.security.rocketpy_v1_access import Rights
 from rocketpy_proto.model.codes import ResponseCode
@@ -42,7 +42,7 @@ class PageRequest:
     """
 
     calls: InnerCalls
-    caller: Caller
+    caller: HttpCaller
     rights: Rights
     now_ms: int
     places: Mapping[str, str]

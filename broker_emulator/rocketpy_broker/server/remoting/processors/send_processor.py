@@ -114,7 +114,7 @@ class SendProcessor:
     def send(self, request: Request) -> Step:
         """Stores a message or a batch, and answers. Raises BrokerError."""
         header = request.header
-        is_known = not self._sends.gate.is_missing(header.topic)
+        is_known = not self._sends.preconditions.is_missing(header.topic)
         body_bytes = len(request.command.body)
         if header.is_batch or not (is_known and self._sends.takes_single(header.topic, body_bytes)):
             return self.store(request)
@@ -169,7 +169,7 @@ class SendProcessor:
             )
         with contextlib.suppress(OSError):
             # A topic that cannot be saved is not created: the send reports that it is missing.
-            await self._sends.gate.create_topic(
+            await self._sends.preconditions.create_topic(
                 header.topic, header.default_topic, header.default_topic_queue_nums
             )
         properties = _properties(header)

@@ -116,7 +116,7 @@ class BrokerServicer:
     async def _create_topic(self, request: broker_pb2.AppendRequest) -> None:
         """Creates the topic if it does not exist; if it cannot be saved, the send is refused."""
         with contextlib.suppress(OSError):
-            await self._sends.gate.create_topic(
+            await self._sends.preconditions.create_topic(
                 request.topic, request.default_topic, request.default_topic_queue_nums
             )
 

@@ -63,7 +63,7 @@ class QueueUnitService:
         if not 0 <= count <= COUNT_MAX:
             raise ParameterIllegalError("count", count, f"0 to {COUNT_MAX}")
         wanted = self._filter(subscription)
-        units = self._store.queue_lookup.stretch(queue, index, max(index, 0) + count)
+        units = self._store.queue_lookup.unit_range(queue, index, max(index, 0) + count)
         if units is None:
             return []
         found = []

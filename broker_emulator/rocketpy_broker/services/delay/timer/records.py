@@ -46,7 +46,7 @@ _OWN_KEY = "\0"
 _NUMBER = re.compile("[0-9]{1,15}")
 # Properties that make a record a mark.
 _MARK_NAMES = (TIMER_DEL_UNIQKEY, TIMER_ROLL_TIMES, REAL_TOPIC, UNIQ_KEY)
-# Properties that decide if a message is void.
+# Properties that decide if a message is tombstoned.
 _NAMES = (REAL_TOPIC, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES)
 
 
@@ -193,14 +193,14 @@ def _numbers(properties: BlockProperties, name: str) -> NDArray[np.int64]:
     return found
 
 
-def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
+def tombstoned_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
     """Returns True for each record that has been cancelled, or replaced by a later copy.
 
     It takes microseconds for a record, but only in seconds with cancelled or replaced messages.
     """
-    void = np.zeros(len(block), np.bool_)
+    tombstoned = np.zeros(len(block), np.bool_)
     if not due.tombstones:
-        return void
+        return tombstoned
     places = block.header["physical_offset"].tolist()
     topics, keys, out_ms, rolled = (property_column(block, name) for name in _NAMES)
     hashes: list[int] = []
@@ -216,9 +216,11 @@ def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
     is_rolled = rolled.is_valid().to_numpy(zero_copy_only=False) & (origins_of(block) < 0)
     offsets = block.header["queue_offset"].astype(np.int64)
     of_hash = np.array(rows, np.intp)
-    is_void = due.tombstones.have(np.array(hashes, np.int64), offsets[of_hash], is_rolled[of_hash])
-    void[of_hash[is_void]] = True
-    return void
+    is_tombstoned = due.tombstones.cover(
+        np.array(hashes, np.int64), offsets[of_hash], is_rolled[of_hash]
+    )
+    tombstoned[of_hash[is_tombstoned]] = True
+    return tombstoned
 
 
 def delivered_strings(block: RecordBlock, now_ms: int) -> pa.BinaryArray:

@@ -27,14 +27,14 @@ from rocketpy_broker.services.delay.levels import SLOT_BYTES, SLOT_UNITS
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.release import copy_with_origins
 from rocketpy_broker.services.delay.timer.position import TimerPosition
-from rocketpy_broker.services.delay.timer.records import TIMER_ROLL_TIMES, fitting, void_rows
+from rocketpy_broker.services.delay.timer.records import TIMER_ROLL_TIMES, fitting, tombstoned_rows
 from rocketpy_broker.services.delay.timer.service import TimerDelivery
 from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.append.blocks import parts_within, tags_and_keys
 from rocketpy_broker.store.files.timer_checkpoint import (
     TIMER_QUEUE,
     TimerCheckpointFile,
-    handed_over,
+    export_checkpoint,
 )
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
@@ -81,7 +81,7 @@ class RocketmqExport:
         offset = self._roll_front(self._pending())
         flush_now(self._store)
         found = self._checkpoint.load()
-        left = handed_over(offset, self._clock.now_ms())
+        left = export_checkpoint(offset, self._clock.now_ms())
         # A crash between the two saves leaves the old or the new timercheck; both are known.
         self._progress.accept(found, left)
         save_now(self._progress)
@@ -89,18 +89,18 @@ class RocketmqExport:
         self._checkpoint.remove_wheel()
 
     def _pending(self) -> NDArray[np.int64]:
-        """Returns the queue offsets of the pending messages that are not void."""
-        void = [np.empty(0, np.int64)]
+        """Returns the queue offsets of the pending messages that are not tombstoned."""
+        tombstoned = [np.empty(0, np.int64)]
         for due in self._timer.pending.marked_slots():
             begin = 0
             while begin < len(due.offsets):
                 wanted = due.offsets[begin : begin + SLOT_UNITS]
                 found = self._store.random_reader.read(TIMER_QUEUE, wanted, SLOT_BYTES)
                 offsets = found.block.header["queue_offset"].astype(np.int64)
-                void.append(offsets[void_rows(found.block, due)])
+                tombstoned.append(offsets[tombstoned_rows(found.block, due)])
                 begin += found.count
         pending: NDArray[np.int64] = np.setdiff1d(
-            self._timer.pending.offsets(), np.concatenate(void), assume_unique=True
+            self._timer.pending.offsets(), np.concatenate(tombstoned), assume_unique=True
         )
         return pending
 

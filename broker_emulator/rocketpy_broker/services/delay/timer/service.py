@@ -31,7 +31,7 @@ from rocketpy_broker.services.delay.timer.position import TimerPosition
 from rocketpy_broker.services.delay.timer.records import (
     delivered_strings,
     read_times,
-    void_rows,
+    tombstoned_rows,
 )
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
@@ -76,7 +76,7 @@ class TimerDelivery:
         self.released_ms = 0
         self.read_offset = 0
         self._is_stepping = False
-        self._settled_ms = 0
+        self._delivered_until_ms = 0
         # The end of the queue at a time in ms, with appends that are not visible yet.
         self._appended = 0, 0
 
@@ -102,21 +102,21 @@ class TimerDelivery:
         low_offset = self.pending.low_offset(self.read_offset)
         return TimerPosition(self.released_ms, low_offset, self.read_offset)
 
-    def settled_ms(self, now_ms: int) -> int:
+    def delivered_until_ms(self, now_ms: int) -> int:
         """Returns a time: each message due by then is appended to its real queue."""
         first_ms = self.pending.first_ms(now_ms)
         is_due = first_ms is not None and first_ms <= now_ms
         is_unread = self.read_offset < self._store.next_offset(TIMER_QUEUE)
-        return self._settled_ms if self._is_stepping or is_unread or is_due else now_ms
+        return self._delivered_until_ms if self._is_stepping or is_unread or is_due else now_ms
 
-    def _settle(self, now_ms: int) -> None:
+    def _note_delivered(self, now_ms: int) -> None:
         """Notes that no message that was read is due. The time follows a clock that is set back.
 
         A message appended after a moment is due after it, even if it is visible later.
         """
         end, at_ms = self._appended
         if self.read_offset >= end:
-            self._settled_ms = at_ms
+            self._delivered_until_ms = at_ms
             self._appended = self._store.next_offset(TIMER_QUEUE), now_ms
 
     async def run(self) -> None:
@@ -141,7 +141,7 @@ class TimerDelivery:
         due = await self._take_due(now_ms)
         if len(due.offsets) == 0:
             self._mark()
-            self._settle(now_ms)
+            self._note_delivered(now_ms)
             first_ms = self.pending.first_ms(now_ms)
             return None if first_ms is None else max(first_ms - now_ms, 1)
         await self._release(due, now_ms)
@@ -149,7 +149,7 @@ class TimerDelivery:
         return 0
 
     async def _take_due(self, now_ms: int) -> Due:
-        """Returns up to SLOT_UNITS due messages, of several slots if none of them is void."""
+        """Returns up to SLOT_UNITS due messages, of several slots if none has tombstones."""
         taken = self.pending.due(now_ms, SLOT_UNITS)
         if len(taken.offsets) == 0:
             return taken
@@ -180,7 +180,7 @@ class TimerDelivery:
         if lost_count:
             lost = counted(lost_count, "timer message")
             logger.critical("lost %s: no record is left", lost)
-        block = found.block.filter(~void_rows(found.block, due))
+        block = found.block.filter(~tombstoned_rows(found.block, due))
         self._progress.begin_timer()
         released: set[int] = set()
         try:
@@ -215,15 +215,15 @@ class TimerDelivery:
     def read(self) -> bool:
         """Reads some units of the queue; returns False at its end. Takes some milliseconds."""
         begin = self.read_offset
-        stretch = self._store.queue_lookup.stretch(TIMER_QUEUE, begin, begin + READ_UNITS)
-        if stretch is None:
+        units = self._store.queue_lookup.unit_range(TIMER_QUEUE, begin, begin + READ_UNITS)
+        if units is None:
             return False
         result = self._store.get_message(
-            TIMER_QUEUE, stretch.begin, stretch.end, ReadLimits.of_bytes(READ_BYTES)
+            TIMER_QUEUE, units.begin, units.end, ReadLimits.of_bytes(READ_BYTES)
         )
         if result.status is GetMessageStatus.FOUND:
             self._take(RecordBlock.parse(result.data, result.sizes))
-        self.read_offset = max(result.next_offset, stretch.begin + 1)
+        self.read_offset = max(result.next_offset, units.begin + 1)
         return True
 
     def _take(self, block: RecordBlock) -> None:
@@ -244,5 +244,5 @@ class TimerDelivery:
             end_ms = (mark.out_ms // SECOND_MS + 1) * SECOND_MS
             if is_new[mark.row] or end_ms > self._start.delivered_ms:
                 offset = int(offsets[mark.row])
-                void = self.pending.cancel if mark.is_cancel else self.pending.supersede
-                void(mark.out_ms, mark.key, offset)
+                add_tombstone = self.pending.cancel if mark.is_cancel else self.pending.supersede
+                add_tombstone(mark.out_ms, mark.key, offset)

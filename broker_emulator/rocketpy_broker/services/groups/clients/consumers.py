@@ -15,10 +15,10 @@ from rocketpy_broker.errors import ClientsFullError
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.services.groups.clients.members import (
     OWN_VERSION,
+    ClientRole,
     ClientVersion,
     GroupKey,
     MemberTable,
-    Role,
 )
 from rocketpy_broker.services.groups.clients.subscriptions import (
     Subscription,
@@ -57,7 +57,7 @@ class ConsumerData:
 
 def consumers_of(group: str) -> GroupKey:
     """Returns the consumer group of that name."""
-    return GroupKey(Role.CONSUMER, group)
+    return GroupKey(ClientRole.CONSUMER, group)
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ EXPIRY_MS = 120_000
 _TRY_LATER = "unregister clients that are not needed, or try again later"
 
 
-class Role(Enum):
+class ClientRole(Enum):
     """The role of a client in a group."""
 
     CONSUMER = "consumer"
@@ -37,11 +37,11 @@ class Role(Enum):
 class GroupKey(NamedTuple):
     """A group; consumers and producers of one name are two groups."""
 
-    role: Role
+    role: ClientRole
     name: str
 
 
-class Registration(NamedTuple):
+class MemberRegistration(NamedTuple):
     """A client in a group."""
 
     group: GroupKey
@@ -88,8 +88,8 @@ class MemberTable:
         self._limits = limits
         self._groups: dict[GroupKey, OrderedDict[str, Member]] = {}
         self._groups_of: dict[str, dict[GroupKey, None]] = {}
-        self._by_age: OrderedDict[Registration, Member] = OrderedDict()
-        self._counts = dict.fromkeys(Role, 0)
+        self._by_age: OrderedDict[MemberRegistration, Member] = OrderedDict()
+        self._counts = dict.fromkeys(ClientRole, 0)
         self._shares = Shares(limits.registrations_per_connection_max)
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class MemberTable:
         """True if a client is in any group."""
         return client_id in self._groups_of
 
-    def registration_count(self, role: Role) -> int:
+    def registration_count(self, role: ClientRole) -> int:
         """Returns the registrations of a role; a client counts once for each of its groups."""
         return self._counts[role]
 
@@ -154,7 +154,7 @@ class MemberTable:
         The caller has called `check_space`.
         """
         now_ms, seen_ms = self._clock.now_ms(), self._clock.monotonic_ms()
-        registration = Registration(group, client_id)
+        registration = MemberRegistration(group, client_id)
         member = self._by_age.get(registration)
         if member is not None:
             self._shares.change(member.address, -1)
@@ -173,7 +173,7 @@ class MemberTable:
 
     def remove(self, group: GroupKey, client_id: str) -> bool:
         """Removes the client from the group; returns False if it was not a member."""
-        member = self._by_age.pop(Registration(group, client_id), None)
+        member = self._by_age.pop(MemberRegistration(group, client_id), None)
         if member is None:
             return False
         self._shares.change(member.address, -1)
@@ -186,10 +186,10 @@ class MemberTable:
             del self._groups_of[client_id]
         return True
 
-    def take_expired(self, count_max: int) -> list[Registration]:
+    def take_expired(self, count_max: int) -> list[MemberRegistration]:
         """Removes expired registrations, at most `count_max`, and returns them."""
         oldest_ms = self._clock.monotonic_ms() - EXPIRY_MS
-        expired: list[Registration] = []
+        expired: list[MemberRegistration] = []
         for registration, member in islice(self._by_age.items(), count_max):
             if member.seen_ms >= oldest_ms:
                 break

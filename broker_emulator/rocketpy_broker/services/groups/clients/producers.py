@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from rocketpy_broker.services.groups.clients.members import (
     OWN_VERSION,
+    ClientRole,
     ClientVersion,
     GroupKey,
     MemberTable,
-    Role,
 )
 
 # Clients asked by one call; the next call continues after them.
@@ -22,7 +22,7 @@ CLIENTS_ASKED_MAX = 1_000
 
 def producers_of(group: str) -> GroupKey:
     """Returns the producer group of that name."""
-    return GroupKey(Role.PRODUCER, group)
+    return GroupKey(ClientRole.PRODUCER, group)
 
 
 class ProducerGroups:

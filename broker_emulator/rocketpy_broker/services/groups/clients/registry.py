@@ -30,12 +30,12 @@ from rocketpy_broker.services.groups.clients.consumers import (
 from rocketpy_broker.services.groups.clients.members import (
     EXPIRY_MS,
     OWN_VERSION,
+    ClientRole,
     ClientVersion,
     GroupKey,
     Member,
+    MemberRegistration,
     MemberTable,
-    Registration,
-    Role,
     check_client_id,
 )
 from rocketpy_broker.services.groups.clients.producers import ProducerGroups, producers_of
@@ -130,13 +130,13 @@ class ClientService:
         self._limits = limits
         self._clock = clock
         # Called after each registration with its role and its duration in ms.
-        self.registered = Listeners[[Role, float]]()
+        self.registered = Listeners[[ClientRole, float]]()
         # Called with the name of a consumer group and a client that has left it.
         self.left = Listeners[[str, str]]()
         self.consumers = ConsumerGroups(members, limits)
         self.producers = ProducerGroups(members)
 
-    def registration_count(self, role: Role) -> int:
+    def registration_count(self, role: ClientRole) -> int:
         """Returns the number of clients of all groups of a role together."""
         return self._members.registration_count(role)
 
@@ -152,14 +152,14 @@ class ClientService:
         # Other tasks ran during the await.
         self._check_space(heartbeat)
         for data in heartbeat.consumers:
-            with self._timing(Role.CONSUMER):
+            with self._timing(ClientRole.CONSUMER):
                 is_changed = self.consumers.register(
                     data, heartbeat.client_id, heartbeat.address, heartbeat.version
                 )
                 if is_changed and self._is_notified(data.group):
                     self._announce(data.group, heartbeat.client_id)
         for group in heartbeat.producer_groups:
-            with self._timing(Role.PRODUCER):
+            with self._timing(ClientRole.PRODUCER):
                 self.producers.register(
                     group, heartbeat.client_id, heartbeat.address, heartbeat.version
                 )
@@ -191,7 +191,7 @@ class ClientService:
         return replace(heartbeat, consumers=consumers, producer_groups=producers), errors
 
     @contextmanager
-    def _timing(self, role: Role) -> Iterator[None]:
+    def _timing(self, role: ClientRole) -> Iterator[None]:
         begin_ms = self._clock.monotonic_ms()
         yield
         self.registered(role, self._clock.monotonic_ms() - begin_ms)
@@ -243,13 +243,13 @@ class ClientService:
         for group in groups or self._members.groups_of(client_id):
             if self._members.remove(group, client_id):
                 self._left(
-                    Registration(group, client_id), is_notified=self._is_notified(group.name)
+                    MemberRegistration(group, client_id), is_notified=self._is_notified(group.name)
                 )
 
-    def _left(self, registration: Registration, *, is_notified: bool) -> None:
+    def _left(self, registration: MemberRegistration, *, is_notified: bool) -> None:
         """Handles the exit of a client from a group: notifies the remaining members."""
         (role, name), client_id = registration
-        if role is not Role.CONSUMER:
+        if role is not ClientRole.CONSUMER:
             return
         self.left(name, client_id)
         stream = self._streams.get(client_id)
@@ -260,7 +260,7 @@ class ClientService:
 
     # --- Clients that do not unregister ---
 
-    def expired(self, registrations: Iterable[Registration]) -> None:
+    def expired(self, registrations: Iterable[MemberRegistration]) -> None:
         """Notifies the groups of expired clients; ends the streams of clients without a group."""
         for registration in registrations:
             self._left(registration, is_notified=True)
@@ -290,7 +290,7 @@ class ClientService:
             return
         for group in self._members.groups_of(stream.client_id):
             self._members.remove(group, stream.client_id)
-            self._left(Registration(group, stream.client_id), is_notified=True)
+            self._left(MemberRegistration(group, stream.client_id), is_notified=True)
 
     # --- Queries ---
 
@@ -332,7 +332,7 @@ class ClientService:
 
     def connections(self, group: GroupKey) -> list[Member]:
         """Returns the members of a group by client id. Raises ParameterIllegalError."""
-        if group.role is Role.PRODUCER:
+        if group.role is ClientRole.PRODUCER:
             check_producer_group(group.name)
         else:
             check_group(group.name)

@@ -18,7 +18,7 @@ from typing import Concatenate, ParamSpec
 import numpy as np
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.groups.clients.members import Role
+from rocketpy_broker.services.groups.clients.members import ClientRole
 from rocketpy_broker.services.observability.counters.histogram import Histogram, Labels
 from rocketpy_broker.services.observability.counters.labels import (
     flag,
@@ -73,7 +73,7 @@ HOLDING = frozenset(
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-def harmless(
+def never_raises(
     listener: Callable[Concatenate[EventCounter, P], None],
 ) -> Callable[Concatenate[EventCounter, P], None]:
     """Returns a listener that never raises, since its caller sends, flushes or deletes.
@@ -156,7 +156,7 @@ class EventCounter:
 
     # --- Messages ---
 
-    @harmless
+    @never_raises
     def put(self, put: Put) -> None:
         """Counts a stored block, and the mean message size of a sent one."""
         if put.cause is PutCause.OWN:
@@ -174,7 +174,7 @@ class EventCounter:
             labels = (self._label(topic), *in_labels(self._topics, topic))
             self._message_size.observe(labels, put.bytes / put.count)
 
-    @harmless
+    @never_raises
     def pulled(self, pulled: Pulled) -> None:
         """Counts an answer to a pull; it has no messages if the filter rejects all."""
         (topic, queue_id), group, count = pulled.queue, pulled.group, pulled.count
@@ -200,20 +200,20 @@ class EventCounter:
         """
         return self._pulled.get((group, queue), 0)
 
-    @harmless
+    @never_raises
     def delivered(self, queue: QueueKey, count: int, size_bytes: int) -> None:
         """Counts messages that a delay level has delivered."""
         topic, queue_id = queue
         self.sums.add(Key(Kind.QUEUE_GET, topic, SCHEDULE_CONSUMER, queue_id), count, size_bytes)
         self.sums.add(Key(Kind.GROUP_GET, topic, SCHEDULE_CONSUMER), count, size_bytes)
 
-    @harmless
+    @never_raises
     def released(self, topic: str, waiting: RecordBlock) -> None:
         """Counts delivered delayed messages and their delays."""
         waited_ms = self._clock.now_ms() - waiting.header["store_timestamp"].astype(np.int64)
         self.delay_seconds.observe_all((self._label(topic),), np.maximum(waited_ms, 0) / 1000)
 
-    @harmless
+    @never_raises
     def sent_back(self, messages: SentBackMessages) -> None:
         """Counts stored messages that a group has sent back."""
         for topic, count in messages.topics.items():
@@ -221,7 +221,7 @@ class EventCounter:
             if messages.is_dead:
                 self.sums.add(Key(Kind.DEAD_LETTERS, topic, messages.group), count)
 
-    @harmless
+    @never_raises
     def transaction_ended(self, half: HalfMessage, operation: Operation) -> None:
         """Counts a rollback, or a commit with its latency."""
         labels = (self._label(half.real_queue.topic),)
@@ -248,13 +248,13 @@ class EventCounter:
 
     # --- Groups, calls and the broker ---
 
-    @harmless
-    def registered(self, role: Role, latency_ms: float) -> None:
+    @never_raises
+    def registered(self, role: ClientRole, latency_ms: float) -> None:
         """Counts a client's registration in a group, or its heartbeat."""
-        kind = Kind.CONSUMER_REGISTER if role is Role.CONSUMER else Kind.PRODUCER_REGISTER
+        kind = Kind.CONSUMER_REGISTER if role is ClientRole.CONSUMER else Kind.PRODUCER_REGISTER
         self.sums.add(Key(kind, self._cluster), 1, latency_ms=int(latency_ms))
 
-    @harmless
+    @never_raises
     def called(self, method: str, code: int, latency_ms: float) -> None:
         """Counts a call and its latency."""
         # Hooks may return any code.
@@ -265,30 +265,30 @@ class EventCounter:
         """Counts a block of an append stream and its latency."""
         self.called("Append", code, latency_ms)
 
-    @harmless
+    @never_raises
     def topic_changed(self, topic: str, latency_ms: float, is_success: bool) -> None:
         """Counts a topic's creation or change, successful or not, and its duration."""
         labels = (_status(is_success), flag(self._topics.is_system(topic)))
         self._topic_change_ms.observe(labels, latency_ms)
 
-    @harmless
+    @never_raises
     def group_changed(self, latency_ms: float, is_success: bool) -> None:
         """Counts a group's creation or change, successful or not, and its duration."""
         self._group_change_ms.observe((_status(is_success),), latency_ms)
 
-    @harmless
+    @never_raises
     def flushed(self, latency_ms: float) -> None:
         """Counts a flush of the commit log and its duration."""
         self._flush_seconds.observe((), latency_ms / 1000)
 
-    @harmless
-    def loop_was_late(self, late_ms: float) -> None:
+    @never_raises
+    def loop_lagged(self, late_ms: float) -> None:
         """Counts a delay of the event loop."""
         self._loop_lag_seconds.observe((), late_ms / 1000)
 
     # --- Deletions ---
 
-    @harmless
+    @never_raises
     def forget_topic(self, topic: str) -> None:
         """Removes the histograms and pulled offsets of a deleted topic; takes some ms."""
         for histogram in self._by_topic:
@@ -296,7 +296,7 @@ class EventCounter:
         self._own_series.discard(topic)
         self._forget_pulled([key for key in self._pulled if key[1].topic == topic])
 
-    @harmless
+    @never_raises
     def forget_group(self, group: str) -> None:
         """Removes the pulled offsets of a deleted consumer group; takes some ms."""
         self._forget_pulled([key for key in self._pulled if key[0] == group])

@@ -12,7 +12,7 @@ from itertools import accumulate
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay.wiring import Delay
-from rocketpy_broker.services.groups.clients.members import Role
+from rocketpy_broker.services.groups.clients.members import ClientRole
 from rocketpy_broker.services.groups.manager import is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.long_polling.wiring import LongPolling
@@ -68,7 +68,7 @@ class BrokerState:
     async def series(self) -> AsyncIterator[Series | None]:
         """Yields a series for each gauge, consumer group and delay level."""
         clients = self._groups.clients
-        producers = clients.registration_count(Role.PRODUCER)
+        producers = clients.registration_count(ClientRole.PRODUCER)
         yield "rocketmq_broker_permission", (), self._config.broker_permission
         yield "rocketmq_topic_number", (), len(self._topics)
         yield "rocketmq_consumer_group_number", (), len(self._groups.configs)
@@ -93,7 +93,7 @@ class BrokerState:
         stored_ms = store.messages.store_timestamp_ms(positions.log_begin)
         age_ms = 0 if stored_ms is None else max(self._clock.now_ms() - stored_ms, 0)
         is_open = store.refusal is None or store.refusal == store.slave_refusal
-        is_writable = is_open and store.growth.refusal is None
+        is_writable = is_open and store.queue_allocator.refusal is None
         yield "rocketmq_storage_size_bytes", ON_DISK, used_bytes
         yield "rocketmq_storage_flush_behind_bytes", ON_DISK, unflushed_bytes
         yield "rocketmq_storage_dispatch_behind_bytes", ON_DISK, undispatched_bytes

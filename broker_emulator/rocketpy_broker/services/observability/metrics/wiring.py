@@ -46,7 +46,7 @@ def build(
     )
 
     async def start(scope: TaskScope) -> None:
-        scope.start(watch_loop(clock, counter.loop_was_late))
+        scope.start(watch_loop(clock, counter.loop_lagged))
 
     context.lifecycle.starts.append(start)
     return service

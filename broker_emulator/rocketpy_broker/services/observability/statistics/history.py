@@ -40,7 +40,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLag:
+class LagSample:
     """A group's lag, the part of it in the retry topic, and the number of its dead letters."""
 
     group: str
@@ -49,22 +49,22 @@ class GroupLag:
     dead_letters: int
 
 
-LagSource = Callable[[], AsyncIterator[GroupLag]]
+LagSource = Callable[[], AsyncIterator[LagSample]]
 
 
 @dataclass(slots=True)
 class Lags:
     """The groups with the largest lags and with most dead letters, and the sums of all groups."""
 
-    largest: list[GroupLag] = field(default_factory=list)
-    deadliest: list[GroupLag] = field(default_factory=list)
+    largest: list[LagSample] = field(default_factory=list)
+    deadliest: list[LagSample] = field(default_factory=list)
     lag: int = 0
     retries: int = 0
     dead_letters: int = 0
     # Number of groups with a lag.
     count: int = 0
 
-    def add(self, each: GroupLag) -> None:
+    def add(self, each: LagSample) -> None:
         """Adds a group; `largest` and `deadliest` are in no order until `finish`."""
         self.lag += each.lag
         self.retries += each.retries
@@ -77,7 +77,7 @@ class Lags:
         if max(len(self.largest), len(self.deadliest)) >= 2 * GROUPS_KEPT_MAX:
             self.finish()
 
-    def forget(self, each: GroupLag) -> None:
+    def forget(self, each: LagSample) -> None:
         """Takes a group from the sums."""
         self.lag -= each.lag
         self.retries -= each.retries

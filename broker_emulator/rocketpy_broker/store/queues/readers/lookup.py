@@ -21,7 +21,7 @@ from rocketpy_broker.store.times import StoreTimes
 from rocketpy_broker.store.values import QueueKey
 
 # Units examined in one step: a fraction of a millisecond.
-STRETCH_UNITS_MAX = 1 << 15
+RANGE_UNITS_MAX = 1 << 15
 # Searched backwards for a readable message; only damaged ones follow it.
 LAST_UNITS_MAX = 32
 
@@ -99,7 +99,7 @@ class QueueLookup:
 
     def stored_ms(self, key: QueueKey, offset: int) -> int | None:
         """Returns the store time of the message at `offset`; None without a readable one."""
-        units = self.stretch(key, offset, offset + 1)
+        units = self.unit_range(key, offset, offset + 1)
         if units is None or units.begin != offset:
             return None
         return self._messages.store_timestamp_ms(int(units.physical_offsets[0]))
@@ -174,8 +174,8 @@ class QueueLookup:
             offset += 1
         return None
 
-    def stretch(self, key: QueueKey, offset: int, offset_end: int) -> UnitRange | None:
-        """Returns up to STRETCH_UNITS_MAX units of [offset, offset_end); None if none exists.
+    def unit_range(self, key: QueueKey, offset: int, offset_end: int) -> UnitRange | None:
+        """Returns up to RANGE_UNITS_MAX units of [offset, offset_end); None if none exists.
 
         Begins with the first existing unit.
         """
@@ -183,7 +183,7 @@ class QueueLookup:
         if queue is None:
             return None
         begin = max(offset, queue.min_offset)
-        units = queue.units(begin, min(offset_end, begin + STRETCH_UNITS_MAX))
+        units = queue.units(begin, min(offset_end, begin + RANGE_UNITS_MAX))
         if len(units) == 0:
             return None
         sizes = units["size"].astype(np.int64)
@@ -195,6 +195,6 @@ class QueueLookup:
 def _first_real(queue: ConsumeQueue, offset: int, offset_end: int) -> int:
     """Returns the first offset of [offset, offset_end) with a real unit, or `offset_end`."""
     while offset < offset_end and queue.units(offset, offset + 1)["size"][0] == BLANK_SIZE:
-        end = min(offset_end, offset + STRETCH_UNITS_MAX)
+        end = min(offset_end, offset + RANGE_UNITS_MAX)
         offset += blank_count(queue.units(offset, end))
     return offset

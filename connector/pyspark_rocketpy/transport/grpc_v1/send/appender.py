@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import grpc
 
 from pyspark_rocketpy.errors import ConnectionFailedError
-from pyspark_rocketpy.transport.grpc_v1.client import AnswerT, BrokerClient, check, client_for
+from pyspark_rocketpy.transport.grpc_v1.client import AnswerT, GrpcClient, check, client_for
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retries import leaving_other_stores, retries_for
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS
+from pyspark_rocketpy.transport.retries import RETRIABLE_ERRORS
 from pyspark_rocketpy.transport.values import RetryPolicy
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ T = TypeVar("T")
 class StreamForm(Generic[RequestT, AnswerT]):
     """A method that takes blocks, and a handler for each answer."""
 
-    open: Callable[[BrokerClient, Iterator[RequestT]], _CallIterator[AnswerT]]
+    open: Callable[[GrpcClient, Iterator[RequestT]], _CallIterator[AnswerT]]
     acknowledge: Callable[[RequestT, AnswerT], None] = lambda _request, _answer: None
 
 
@@ -95,7 +95,7 @@ class Appender(Generic[RequestT, AnswerT]):
             try:
                 with leaving_other_stores(self._config):
                     return act(self._open())
-            except PASSING_ERRORS as error:
+            except RETRIABLE_ERRORS as error:
                 # Blocks after a refused one may be stored already; they are sent again after it.
                 self.close()
                 self._retries.pause(error)
@@ -110,7 +110,7 @@ class Appender(Generic[RequestT, AnswerT]):
 class _Stream(Generic[RequestT, AnswerT]):
     """One call, and the thread that receives its answers, so that every wait has a timeout."""
 
-    def __init__(self, client: BrokerClient, form: StreamForm[RequestT, AnswerT]) -> None:
+    def __init__(self, client: GrpcClient, form: StreamForm[RequestT, AnswerT]) -> None:
         self._client = client
         self._outgoing: queue.SimpleQueue[RequestT | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[AnswerT | grpc.RpcError | None] = queue.SimpleQueue()

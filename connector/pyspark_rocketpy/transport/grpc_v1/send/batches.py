@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import CommitError, ConnectionFailedError
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retries import retried
 from pyspark_rocketpy.transport.retries import backoff_ms
@@ -112,7 +112,7 @@ class BatchCommitter:
         try:
             return self._commit(request)
         except ConnectionFailedError as error:
-            way_on = _LOOK_FIRST if request.job.is_single else "run the batch again"
+            way_on = _CHECK_FIRST if request.job.is_single else "run the batch again"
             raise ConnectionFailedError(
                 f"{error}; the batch may have been committed: {way_on}",
                 is_lasting=error.is_lasting,
@@ -120,9 +120,9 @@ class BatchCommitter:
 
     def _commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
         response = self._begin(request)
-        watch = _Watch(request, self.timeouts.standstill_ms_max, self.policy.backoff_ms)
+        progress = _CommitProgress(request, self.timeouts.standstill_ms_max, self.policy.backoff_ms)
         while response.outcome not in _ENDS:
-            watch.look(response)
+            progress.wait(response)
             # The previous batch may not be stored yet. A broker that was restarted with ASYNC_FLUSH
             # may have lost the decision.
             is_decided = response.batch_id == request.job.batch_id
@@ -147,7 +147,7 @@ class BatchCommitter:
     def _begin(self, request: broker_pb2.CommitBatchRequest) -> broker_pb2.BatchResponse:
         request.wait_ms_max = self._wait_ms_max
 
-        def call(client: BrokerClient) -> broker_pb2.BatchResponse:
+        def call(client: GrpcClient) -> broker_pb2.BatchResponse:
             size, size_max = request.ByteSize(), client.limits.request_bytes_max
             if size > size_max:
                 raise CommitError(
@@ -174,11 +174,11 @@ _RUN_AGAIN = "run the batch again to wait for it, or set option commitTimeout hi
 _SAVED_AGAIN = (
     "if it is saved again, its messages are stored twice; next time set option commitTimeout higher"
 )
-_LOOK_FIRST = "check the topic before you save again, or the messages may be stored twice"
+_CHECK_FIRST = "check the topic before you save again, or the messages may be stored twice"
 _ENDS = (broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED, broker_pb2.INCOMPLETE)
 
 
-class _Watch:
+class _CommitProgress:
     """The progress of a commit, and its log lines."""
 
     def __init__(
@@ -192,7 +192,7 @@ class _Watch:
         self._furthest = -1, -1
         self._standing = 0
 
-    def look(self, response: broker_pb2.BatchResponse) -> None:
+    def wait(self, response: broker_pb2.BatchResponse) -> None:
         """Waits after an early answer without progress, so that the broker is not polled in a loop.
 
         Raises CommitError after too long a time without progress.
@@ -202,7 +202,7 @@ class _Watch:
         is_new = reached > self._furthest
         if is_new:
             self._furthest, self._moved_ms, self._standing = reached, now_ms, 0
-        self._tell(response, now_ms)
+        self._log_progress(response, now_ms)
         if not is_new:
             wait_ms = self._asked_ms + backoff_ms(self._backoff_ms, self._standing) - now_ms
             self._standing += 1
@@ -210,7 +210,7 @@ class _Watch:
                 clock.sleep_ms(wait_ms)
         self._asked_ms = clock.monotonic_ms()
 
-    def _tell(self, response: broker_pb2.BatchResponse, now_ms: int) -> None:
+    def _log_progress(self, response: broker_pb2.BatchResponse, now_ms: int) -> None:
         how_far = (
             f"{response.record_count} of {counted(response.record_count_decided, 'message')} of "
             f"batch {response.batch_id} of writer {self._job.writer_id} are stored"

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from pyspark_rocketpy.errors import CommitError
 from pyspark_rocketpy.transport.grpc_v1.answers import check_appended
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.retries import retried
 from pyspark_rocketpy.transport.grpc_v1.send.appender import Appender, StreamForm
@@ -49,13 +49,13 @@ class GrpcBlockWriter(_GrpcWriter):
 
     def __init__(self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int) -> None:
         super().__init__(client, policy)
-        form = StreamForm(BrokerClient.append, _appended)
+        form = StreamForm(GrpcClient.append, _appended)
         self._appender = Appender(client, policy, send_timeout_ms, form)
 
     @cached_property
     def _store_id(self) -> str:
         """The store, queried with the first block: a task without rows makes no call."""
-        return retried(self._client, self._policy, BrokerClient.store_id)
+        return retried(self._client, self._policy, GrpcClient.store_id)
 
     def send(self, block: Block) -> None:
         """Implements BlockWriter."""
@@ -86,11 +86,11 @@ class GrpcStagingWriter(_GrpcWriter):
         self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int, attempt: Attempt
     ) -> None:
         super().__init__(client, policy)
-        form = StreamForm(BrokerClient.stage_blocks, self._acknowledged)
+        form = StreamForm(GrpcClient.stage_blocks, self._acknowledged)
         self._appender = Appender(client, policy, send_timeout_ms, form)
         self._attempt = attempt
         self._job = job_of(attempt.job)
-        self._job.store_id = retried(client, policy, BrokerClient.store_id)
+        self._job.store_id = retried(client, policy, GrpcClient.store_id)
         self._answer = StageBlocksResponse()
         self._sent = StageBlocksResponse()
         # The broker gets the job before its rows, and answers whether it takes any.

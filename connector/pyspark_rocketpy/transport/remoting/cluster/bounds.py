@@ -49,8 +49,8 @@ def hidden_bounds(cluster: Cluster, fan_out: FanOut, queues: Positions) -> Bound
         for queue in its
     ]
     asked = [queue for queue in wanted if fan_out.broker_id(queue) is not None]
-    ends = fan_out.look(asked, max_offset)
-    begins = fan_out.look(ends, min_offset)
+    ends = fan_out.ask(asked, max_offset)
+    begins = fan_out.ask(ends, min_offset)
     found = joined_bounds(ends, begins, dict.fromkeys(ends, -1))
     return {topic: _by_route(cluster, topic, queues[topic], its) for topic, its in found.items()}
 

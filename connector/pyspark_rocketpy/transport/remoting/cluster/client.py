@@ -14,7 +14,12 @@ from typing import TypeVar
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.cluster.name_servers import NameServers
 from pyspark_rocketpy.transport.remoting.cluster.routes import Routes, TopicRoute
-from pyspark_rocketpy.transport.remoting.net.calls import Call, Caller, ClusterConfig, Request
+from pyspark_rocketpy.transport.remoting.net.calls import (
+    Call,
+    ClusterConfig,
+    Request,
+    RequestSender,
+)
 from pyspark_rocketpy.transport.remoting.net.connections import SHARED, Connections
 from pyspark_rocketpy.transport.remoting.net.peers import NAME_SERVER_OPTION, Peer
 from pyspark_rocketpy.transport.remoting.net.responses import WRONG_ROUTE_CODES
@@ -27,7 +32,7 @@ class Cluster:
     """Requests to name servers and to brokers; for all threads."""
 
     def __init__(self, config: ClusterConfig, connections: Connections = SHARED) -> None:
-        self._caller = Caller(config, connections)
+        self._caller = RequestSender(config, connections)
         self._name_servers = NameServers(config.name_servers, self._caller)
         self._routes = Routes(self._name_servers.route)
 
@@ -109,17 +114,17 @@ class Cluster:
                 "that the broker runs"
             )
 
-        def heard(error: ConnectionFailedError | BrokerError) -> None:
+        def on_failure(error: ConnectionFailedError | BrokerError) -> None:
             if isinstance(error, ConnectionFailedError) or error.response_code in WRONG_ROUTE_CODES:
                 self._routes.doubt(topic)
 
         try:
-            return self._caller.ask_all(peer, requests, heard)
+            return self._caller.ask_all(peer, requests, on_failure)
         except ConnectionFailedError:
             moved_to = self._new_address(topic, broker_name, broker_id)
             if moved_to in {None, peer}:
                 raise
-        return self._caller.ask_all(moved_to, requests, heard)
+        return self._caller.ask_all(moved_to, requests, on_failure)
 
     def _new_address(self, topic: str, broker_name: str, broker_id: int) -> Peer | None:
         """Returns a broker's address by a new route; None if there is none now."""

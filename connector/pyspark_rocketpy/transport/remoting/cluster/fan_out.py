@@ -1,10 +1,10 @@
 """Fan-out of offset queries to all queues and all their brokers.
 
-    look    for each broker its master, or else a slave: the ends of all queues, chunk by chunk
-    chunk   requests for queues of one topic at one broker
+    fan-out   for each broker its master, or else a slave: ends of all queues, chunk by chunk
+    chunk     requests for queues of one topic at one broker
 
 At most CHUNKS_MAX chunks are under way: the oldest is processed while the rest wait. A broker that
-does not answer is left out of the look. It is also left out of later looks for LEFT_MS if its
+does not answer is left out of the fan-out. It is also left out of later fan-outs for LEFT_MS if its
 failure took SLOW_MS. Nothing is kept that a crash could lose.
 
 Source: docs/design/cluster.md sections 2.4, 2.5 and 2.2, item 4.
@@ -23,7 +23,7 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import Call
-from pyspark_rocketpy.transport.remoting.net.responses import is_passing
+from pyspark_rocketpy.transport.remoting.net.responses import is_retriable
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 
@@ -34,7 +34,7 @@ CHUNKS_MAX = 8
 # A broker that failed after SLOW_MS is not asked again for LEFT_MS.
 SLOW_MS = 1_000
 LEFT_MS = 10_000
-# Broker ids of one name that are tried in one look.
+# Broker ids of one name that are tried in one fan-out.
 _TRIES_MAX = 3
 
 
@@ -47,7 +47,7 @@ class BrokerAnswer(Generic[T]):
 
 
 # Sends the request for a queue to the broker with this id.
-Question = Callable[[Cluster, MessageQueue, int], Call[T]]
+QueueQuery = Callable[[Cluster, MessageQueue, int], Call[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class _Chunk(Generic[T]):
     def broker_name(self) -> str:
         return self.queues[0].broker_name
 
-    def ask(self, cluster: Cluster, question: Question[T]) -> None:
+    def ask(self, cluster: Cluster, query: QueueQuery[T]) -> None:
         for queue in self.queues:
-            self.calls.append(question(cluster, queue, self.broker_id))
+            self.calls.append(query(cluster, queue, self.broker_id))
 
     def answers(self) -> dict[MessageQueue, BrokerAnswer[T]]:
         return {
@@ -72,11 +72,11 @@ class _Chunk(Generic[T]):
         }
 
 
-_Seen = dict[str, dict[MessageQueue, BrokerAnswer[T]]]
+_AnswersByBroker = dict[str, dict[MessageQueue, BrokerAnswer[T]]]
 
 
 class FanOut:
-    """Looks at a cluster. State is the brokers that were slow to fail."""
+    """Sender of queries to all queues of a cluster. State is the brokers that were slow to fail."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -84,23 +84,23 @@ class FanOut:
         # The first reason for each missing broker, by name; a caller that reads it clears it first.
         self.failures: dict[str, ConnectionFailedError | BrokerError] = {}
 
-    def look(
-        self, queues: Iterable[MessageQueue], question: Question[T]
+    def ask(
+        self, queues: Iterable[MessageQueue], query: QueueQuery[T]
     ) -> dict[MessageQueue, BrokerAnswer[T]]:
         """Returns the answers for each queue; a broker that does not answer is missing as a whole.
 
-        Raises BrokerError for a refusal that does not pass.
+        Raises BrokerError for a refusal that is not retriable.
         """
-        seen: dict[MessageQueue, BrokerAnswer[T]] = {}
+        answers: dict[MessageQueue, BrokerAnswer[T]] = {}
         missing = _by_broker(queues)
         for number in range(_TRIES_MAX):
             ids = {name: self._broker_id(its[0], number) for name, its in missing.items()}
             asked = {name: found for name, found in ids.items() if found is not None}
             if not asked:
                 break
-            seen |= self._look_once({name: missing[name] for name in asked}, asked, question)
-            missing = {name: its for name, its in missing.items() if its[0] not in seen}
-        return seen
+            answers |= self._ask_once({name: missing[name] for name in asked}, asked, query)
+            missing = {name: its for name, its in missing.items() if its[0] not in answers}
+        return answers
 
     def broker_id(self, queue: MessageQueue) -> int | None:
         """Returns the broker id to ask first about a queue; None if there is none now."""
@@ -116,46 +116,48 @@ class FanOut:
         ready = [each for each in ids if left.get((queue.broker_name, each), 0) <= now_ms]
         return ready[number] if number < len(ready) else None
 
-    def _look_once(
+    def _ask_once(
         self,
         queues: Mapping[str, list[MessageQueue]],
         ids: Mapping[str, int],
-        question: Question[T],
+        query: QueueQuery[T],
     ) -> dict[MessageQueue, BrokerAnswer[T]]:
         """Returns the answers of brokers that answered for all of their queues."""
-        seen: _Seen[T] = {name: {} for name in queues}
+        answers: _AnswersByBroker[T] = {name: {} for name in queues}
         under_way: deque[_Chunk[T]] = deque()
         for its in _interleaved(queues):
             chunk: _Chunk[T] = _Chunk(its, ids[its[0].broker_name], clock.monotonic_ms())
-            self._unless_left(seen, chunk, partial(chunk.ask, self._cluster, question))
+            self._try_step(answers, chunk, partial(chunk.ask, self._cluster, query))
             under_way.append(chunk)
             if len(under_way) >= CHUNKS_MAX:
-                self._hear(seen, under_way.popleft())
+                self._receive(answers, under_way.popleft())
         while under_way:
-            self._hear(seen, under_way.popleft())
-        return {queue: each for found in seen.values() for queue, each in found.items()}
+            self._receive(answers, under_way.popleft())
+        return {queue: each for found in answers.values() for queue, each in found.items()}
 
-    def _hear(self, seen: _Seen[T], chunk: _Chunk[T]) -> None:
-        self._unless_left(seen, chunk, lambda: seen[chunk.broker_name].update(chunk.answers()))
+    def _receive(self, answers: _AnswersByBroker[T], chunk: _Chunk[T]) -> None:
+        self._try_step(answers, chunk, lambda: answers[chunk.broker_name].update(chunk.answers()))
 
-    def _unless_left(self, seen: _Seen[T], chunk: _Chunk[T], step: Callable[[], None]) -> None:
-        """Takes a step for a chunk; leaves its broker out of the look after an error.
+    def _try_step(
+        self, answers: _AnswersByBroker[T], chunk: _Chunk[T], step: Callable[[], None]
+    ) -> None:
+        """Takes a step for a chunk; leaves its broker out of the fan-out after an error.
 
-        Raises an error that does not pass.
+        Raises an error that is not retriable.
         """
         name, broker_id = chunk.broker_name, chunk.broker_id
         try:
-            if name in seen:
+            if name in answers:
                 step()
         except (ConnectionFailedError, BrokerError) as error:
-            if not is_passing(error, is_slave=broker_id != MASTER_ID):
+            if not is_retriable(error, is_slave=broker_id != MASTER_ID):
                 raise
             self.failures.setdefault(name, error)
-            del seen[name]
+            del answers[name]
             now_ms = clock.monotonic_ms()
             if now_ms - chunk.since_ms >= SLOW_MS:
                 self._left_until_ms[name, broker_id] = now_ms + LEFT_MS
-        if name not in seen:
+        if name not in answers:
             for call in chunk.calls:
                 call.leave()
 

@@ -20,7 +20,11 @@ from pyspark_rocketpy.errors import (
     ConnectionFailedError,
     TopicNotExistError,
 )
-from pyspark_rocketpy.transport.remoting.net.calls import JSON_BODY_BYTES_MAX, Caller, Request
+from pyspark_rocketpy.transport.remoting.net.calls import (
+    JSON_BODY_BYTES_MAX,
+    Request,
+    RequestSender,
+)
 from pyspark_rocketpy.transport.remoting.net.peers import Peer
 from pyspark_rocketpy.transport.remoting.net.responses import (
     BUSY_CODES,
@@ -40,7 +44,7 @@ _ASK_NEXT = BUSY_CODES | {ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIS
 class NameServers:
     """The name servers, by `host:port`, in the order of their requests."""
 
-    def __init__(self, addresses: tuple[str, ...], caller: Caller) -> None:
+    def __init__(self, addresses: tuple[str, ...], caller: RequestSender) -> None:
         self._peers = [Peer(address, is_name_server=True) for address in addresses]
         self._caller = caller
         self._current = 0

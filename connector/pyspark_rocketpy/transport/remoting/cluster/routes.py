@@ -52,9 +52,9 @@ class TopicRoute:
         for named in (self.data.broker_datas, self.data.queue_datas):
             names = {each.broker_name for each in named}
             if "" in names:
-                raise self._senseless("a broker without a name")
+                raise self._invalid("a broker without a name")
             if len(names) < len(named):
-                raise self._senseless("two brokers of the same name")
+                raise self._invalid("two brokers of the same name")
 
     @property
     def entry_count(self) -> int:
@@ -116,7 +116,7 @@ class TopicRoute:
             name, _, count = entry.rpartition(":")
             is_number = count.isascii() and count.isdecimal() and len(count) <= _COUNT_DIGITS_MAX
             if not (name and is_number) or name in ordered:
-                raise self._senseless(f"the order configuration {entry!r:.200}")
+                raise self._invalid(f"the order configuration {entry!r:.200}")
             ordered[name] = int(count)
         return ordered
 
@@ -124,13 +124,13 @@ class TopicRoute:
         """Returns the numbers of queues by broker. Raises BrokerError for senseless numbers."""
         for count in counts.values():
             if not 0 <= count <= QUEUES_MAX:
-                raise self._senseless(f"{count} queues at one broker, limit {QUEUES_MAX}")
+                raise self._invalid(f"{count} queues at one broker, limit {QUEUES_MAX}")
         total = sum(counts.values())
         if total > QUEUES_MAX:
-            raise self._senseless(f"{total} queues at {len(counts)} brokers, limit {QUEUES_MAX}")
+            raise self._invalid(f"{total} queues at {len(counts)} brokers, limit {QUEUES_MAX}")
         return counts
 
-    def _senseless(self, what: str) -> BrokerError:
+    def _invalid(self, what: str) -> BrokerError:
         return BrokerError(
             f"a name server of option {NAME_SERVER_OPTION} reports that topic {self.topic} has "
             f"{what}; find this name server, and register its brokers there again"
@@ -138,7 +138,7 @@ class TopicRoute:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedRoute:
     route: TopicRoute
     asked_again_ms: int
 
@@ -149,7 +149,7 @@ class Routes:
     def __init__(self, look_up: Callable[[str], TopicRouteData]) -> None:
         self._look_up = look_up
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._cached: dict[str, _CachedRoute] = {}
         self._entry_count = 0
 
     def route(self, topic: str) -> TopicRoute:
@@ -157,7 +157,7 @@ class Routes:
 
         Raises TopicNotExistError, ConnectionFailedError, BrokerError.
         """
-        kept = self._kept.get(topic)
+        kept = self._cached.get(topic)
         if kept is not None and clock.monotonic_ms() < kept.asked_again_ms:
             return kept.route
         try:
@@ -182,7 +182,7 @@ class Routes:
 
         `route` queries a route that is missing after that.
         """
-        now_ms, kept = clock.monotonic_ms(), self._kept
+        now_ms, kept = clock.monotonic_ms(), self._cached
         due = [
             topic for topic in topics if topic not in kept or kept[topic].asked_again_ms <= now_ms
         ]
@@ -193,17 +193,17 @@ class Routes:
 
     def doubt(self, topic: str) -> None:
         """Marks the route to be queried again at its next use: a broker has contradicted it."""
-        kept = self._kept.get(topic)
+        kept = self._cached.get(topic)
         if kept is not None:
             kept.asked_again_ms = clock.monotonic_ms()
 
     def _keep(self, route: TopicRoute) -> None:
         with self._lock:
             self._leave(route.topic)
-            self._kept[route.topic] = _Kept(route, clock.monotonic_ms() + ROUTE_MS_MAX)
+            self._cached[route.topic] = _CachedRoute(route, clock.monotonic_ms() + ROUTE_MS_MAX)
             self._entry_count += route.entry_count
-            while len(self._kept) > _ROUTES_MAX or self._entry_count > _ENTRIES_MAX:
-                self._leave(next(iter(self._kept)))
+            while len(self._cached) > _ROUTES_MAX or self._entry_count > _ENTRIES_MAX:
+                self._leave(next(iter(self._cached)))
 
     def _drop(self, topic: str) -> None:
         with self._lock:
@@ -211,6 +211,6 @@ class Routes:
 
     def _leave(self, topic: str) -> None:
         """Removes a route. The caller holds the lock."""
-        kept = self._kept.pop(topic, None)
+        kept = self._cached.pop(topic, None)
         if kept is not None:
             self._entry_count -= kept.route.entry_count

@@ -122,7 +122,7 @@ def _outcome(get: Callable[[], T]) -> T | ConnectionFailedError | BrokerError:
         return error
 
 
-class Caller:
+class RequestSender:
     """A sender of requests to any peer, with one configuration."""
 
     def __init__(self, config: ClusterConfig, connections: Connections = SHARED) -> None:
@@ -145,19 +145,19 @@ class Caller:
     ) -> list[Call[T]]:
         """Sends requests in one write, which costs less than one by one. Raises as `ask`."""
         config = self._config
-        questions = [self._question(request) for request in requests]
+        outgoing_requests = [self._outgoing(request) for request in requests]
         try:
             connection = self._connections.get(peer, config.connect, config.tls)
         except ConnectionFailedError as error:
             on_failure(error)
             raise
-        asked = connection.ask_all(questions)
+        asked = connection.ask_all(outgoing_requests)
         return [
             Call(peer, request, pending, on_failure)
             for request, pending in zip(requests, asked, strict=True)
         ]
 
-    def _question(self, request: Request[T]) -> OutgoingRequest:
+    def _outgoing(self, request: Request[T]) -> OutgoingRequest:
         config = self._config
         fields = request.ext_fields
         if fields is None:

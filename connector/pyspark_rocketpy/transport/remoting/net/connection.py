@@ -66,7 +66,7 @@ class Pending(msgspec.Struct, eq=False):
     """A sent request. The time for its answer starts with the send."""
 
     connection: Connection
-    question: OutgoingRequest
+    outgoing: OutgoingRequest
     opaque: int
     deadline_ms: int
     # The connection's receipts before the send.
@@ -166,20 +166,20 @@ class Connection:
             else "; it may not be a RocketMQ server, or may require TLS (option tls)"
         )
 
-    def ask_all(self, questions: Sequence[OutgoingRequest]) -> list[Pending]:
+    def ask_all(self, outgoing_requests: Sequence[OutgoingRequest]) -> list[Pending]:
         """Sends requests in one write; `Pending.answer` raises failures of the write.
 
         Raises UnencodableRemotingError for a request that no frame can hold; then none is sent.
         """
-        opaques = [next(self._opaques) & _OPAQUE_MASK for _ in questions]
+        opaques = [next(self._opaques) & _OPAQUE_MASK for _ in outgoing_requests]
         frames: list[bytes | memoryview] = []
-        for question, opaque in zip(questions, opaques, strict=True):
-            frames += encode_frame(question.request, opaque)
+        for outgoing, opaque in zip(outgoing_requests, opaques, strict=True):
+            frames += encode_frame(outgoing.request, opaque)
         now_ms = clock.monotonic_ms()
         with self._lock:
             asked = [
-                Pending(self, question, opaque, now_ms + question.timeouts.ms, self._receipts)
-                for question, opaque in zip(questions, opaques, strict=True)
+                Pending(self, outgoing, opaque, now_ms + outgoing.timeouts.ms, self._receipts)
+                for outgoing, opaque in zip(outgoing_requests, opaques, strict=True)
             ]
             self._used_ms = now_ms
             if self._failure is not None:
@@ -215,7 +215,7 @@ class Connection:
         Fails the connection if the peer has sent nothing since the request. Otherwise other
         requests continue.
         """
-        timeouts = pending.question.timeouts
+        timeouts = pending.outgoing.timeouts
         problem = (
             f"has not answered within {timeouts.ms} ms; set option {timeouts.option} higher if it "
             f"is only slow{self._doubt}"
@@ -257,7 +257,7 @@ class Connection:
 
     def _withdraw(self, pending: Pending) -> None:
         """Fails a request of which nothing was sent."""
-        timeouts = pending.question.timeouts
+        timeouts = pending.outgoing.timeouts
         problem = f"accepted only other requests for {timeouts.ms} ms (option {timeouts.option})"
         with self._lock:
             if self._waiting.pop(pending.opaque, None) is not None:
@@ -342,7 +342,7 @@ class Connection:
     def _outcome(
         self, pending: Pending, answer: RemotingCommand
     ) -> RemotingCommand | ConnectionFailedError:
-        size, size_max = len(answer.body), pending.question.body_bytes_max
+        size, size_max = len(answer.body), pending.outgoing.body_bytes_max
         if size <= size_max:
             return answer
         problem = f"answers with {size} bytes, limit {size_max}"

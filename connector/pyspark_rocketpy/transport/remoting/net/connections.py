@@ -23,7 +23,7 @@ _Key = tuple[Peer, TlsConfig | None]
 
 
 @dataclass(slots=True)
-class _Place:
+class _Entry:
     """An address's entry: its connection, open or being opened."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -37,7 +37,7 @@ class Connections:
     def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
         self._connections_max = connections_max
         self._lock = threading.Lock()
-        self._places: dict[_Key, _Place] = {}
+        self._entries: dict[_Key, _Entry] = {}
 
     def get(self, peer: Peer, timeouts: Timeouts, tls: TlsConfig | None) -> Connection:
         """Returns an open connection. Raises ConnectionFailedError, OptionError.
@@ -45,47 +45,47 @@ class Connections:
         Only callers of the same address wait while one is being opened.
         """
         while True:
-            place = self._place(peer, tls)
-            with place.lock:
-                if not place.is_gone:
-                    return self._opened(place, peer, timeouts, tls)
+            entry = self._entry(peer, tls)
+            with entry.lock:
+                if not entry.is_gone:
+                    return self._opened(entry, peer, timeouts, tls)
 
     def _opened(
-        self, place: _Place, peer: Peer, timeouts: Timeouts, tls: TlsConfig | None
+        self, entry: _Entry, peer: Peer, timeouts: Timeouts, tls: TlsConfig | None
     ) -> Connection:
-        found = place.connection
+        found = entry.connection
         if found is not None and (not found.is_open or found.idle_ms >= IDLE_MS_MAX):
             found.close()
-            found = place.connection = None
+            found = entry.connection = None
         if found is None:
-            found = place.connection = Connection.open(peer, timeouts, tls)
+            found = entry.connection = Connection.open(peer, timeouts, tls)
         return found
 
-    def _place(self, peer: Peer, tls: TlsConfig | None) -> _Place:
+    def _entry(self, peer: Peer, tls: TlsConfig | None) -> _Entry:
         with self._lock:
             key = peer, tls
-            place = self._places.pop(key, None)
-            if place is None:
-                if len(self._places) >= self._connections_max:
+            entry = self._entries.pop(key, None)
+            if entry is None:
+                if len(self._entries) >= self._connections_max:
                     self._make_room(peer)
-                place = _Place()
-            self._places[key] = place
-            return place
+                entry = _Entry()
+            self._entries[key] = entry
+            return entry
 
     def _make_room(self, peer: Peer) -> None:
         """Removes the least recently used connection that no caller waits on.
 
         Raises ConnectionFailedError if there is none.
         """
-        for key, place in self._places.items():
-            if place.lock.acquire(blocking=False):
+        for key, entry in self._entries.items():
+            if entry.lock.acquire(blocking=False):
                 try:
-                    if place.connection is None or not place.connection.is_awaited:
-                        _leave(place)
-                        del self._places[key]
+                    if entry.connection is None or not entry.connection.is_awaited:
+                        _leave(entry)
+                        del self._entries[key]
                         return
                 finally:
-                    place.lock.release()
+                    entry.lock.release()
         raise peer.failed(
             f"needs one more connection, limit {self._connections_max}, and all connections wait "
             "for answers"
@@ -94,27 +94,27 @@ class Connections:
     def close(self) -> None:
         """Ends all connections; new ones may be opened after that."""
         with self._lock:
-            places, self._places = self._places, {}
-        for place in places.values():
-            with place.lock:
-                _leave(place)
+            entries, self._entries = self._entries, {}
+        for entry in entries.values():
+            with entry.lock:
+                _leave(entry)
 
     def abandon(self) -> None:
         """Drops all connections in a forked process.
 
         Their threads do not exist here, and locks may be held.
         """
-        places, self._places = self._places, {}
+        entries, self._entries = self._entries, {}
         self._lock = threading.Lock()
-        for place in places.values():
-            if place.connection is not None:
-                place.connection.abandon()
+        for entry in entries.values():
+            if entry.connection is not None:
+                entry.connection.abandon()
 
 
-def _leave(place: _Place) -> None:
-    place.is_gone = True
-    if place.connection is not None:
-        place.connection.close()
+def _leave(entry: _Entry) -> None:
+    entry.is_gone = True
+    if entry.connection is not None:
+        entry.connection.close()
 
 
 SHARED = Connections()

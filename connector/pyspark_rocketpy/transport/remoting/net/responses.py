@@ -54,7 +54,7 @@ WRONG_ROUTE_CODES = frozenset(
 _QUEUE_CODES = frozenset({ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR})
 _QUEUE_REMARK = "queueId["
 # A slave answers so for its topics and groups for a moment, once a minute.
-_PASSING_AT_SLAVES = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
+_RETRIABLE_AT_SLAVES = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
 # Remarks of system errors by which brokers of 4.x and 5.x report that they are busy.
 _BUSY_REMARKS = ("system busy", "flow control", "[TIMEOUT_CLEAN_QUEUE]", "[PCBUSY_CLEAN_QUEUE]")
 _NAMES = {code.value: code.name for code in ResponseCode}
@@ -82,7 +82,7 @@ def _is_busy(code: int, remark: str) -> bool:
     return is_busy or code in BUSY_CODES
 
 
-def is_passing(error: ConnectionFailedError | BrokerError, *, is_slave: bool = False) -> bool:
+def is_retriable(error: ConnectionFailedError | BrokerError, *, is_slave: bool = False) -> bool:
     """True if the request may be repeated.
 
     An unknown topic may pass, too: its only broker may be away. Name servers and slaves forget
@@ -92,7 +92,7 @@ def is_passing(error: ConnectionFailedError | BrokerError, *, is_slave: bool = F
         return not error.is_lasting
     if isinstance(error, BrokerBusyError | TopicNotExistError):
         return True
-    return is_slave and error.response_code in _PASSING_AT_SLAVES
+    return is_slave and error.response_code in _RETRIABLE_AT_SLAVES
 
 
 def is_hidden_queue(error: ConnectionFailedError | BrokerError) -> bool:

@@ -29,12 +29,12 @@ from rocketpy_proto.remoting import MessageQueue
 HOLD_MS = 15_000
 # A pull answered sooner without a message was not held.
 HELD_MS_MIN = 500
-# Limit of queues with a held pull; looks find the messages of the remaining queues.
+# Limit of queues with a held pull; fan-outs find the messages of the remaining queues.
 HELD_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldPull:
     offset: int
     call: Call[PullResult]
     since_ms: int
@@ -51,7 +51,7 @@ class HeldPulls:
     def __init__(self, cluster: Cluster, timeouts: Timeouts) -> None:
         self._cluster = cluster
         self._timeouts = timeouts
-        self._held: dict[MessageQueue, _Held] = {}
+        self._held: dict[MessageQueue, _HeldPull] = {}
         # Queues with a broker that holds no pull at this offset, and until when that counts.
         self._unheld: dict[MessageQueue, tuple[int, int]] = {}
 
@@ -87,7 +87,7 @@ class HeldPulls:
         except (ConnectionFailedError, BrokerError):
             self._unheld[queue] = offset, now_ms + HOLD_MS
             return False
-        self._held[queue] = _Held(offset, call, now_ms)
+        self._held[queue] = _HeldPull(offset, call, now_ms)
         return True
 
     def _end(self, queue: MessageQueue) -> None:

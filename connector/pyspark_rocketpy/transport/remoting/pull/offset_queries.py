@@ -9,7 +9,7 @@ Source: docs/design/cluster.md sections 2.2 to 2.6.
 An idle query has a held pull at each of up to 256 queues. It looks at the ends of all queues every
 5 s, or every 50 ms times their number if longer. It also looks at the end of a wait:
 
-    queues      held pulls/s    looks: requests/s
+    queues      held pulls/s    fan-outs: requests/s
     4           0.3             0.8
     100         7               20
     10,000      17              333 (once in a wait of 30 s)
@@ -54,7 +54,7 @@ from pyspark_rocketpy.transport.remoting.net.calls import outcomes
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.pull.held_pulls import HeldPulls
 from pyspark_rocketpy.transport.remoting.pull.sampler import Sampler
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS, Retries, retried
+from pyspark_rocketpy.transport.retries import RETRIABLE_ERRORS, Retries, retried
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.model import is_system_topic, retry_topic
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
@@ -63,7 +63,7 @@ T = TypeVar("T")
 _Progress: TypeAlias = tuple[MessageQueue, int]
 # Minimum offsets move when files are removed, hours apart.
 MIN_OFFSET_MS_MAX = 10_000
-LOOK_MS_MIN, LOOK_MS_A_QUEUE = 5_000, 50
+FAN_OUT_MS_MIN, FAN_OUT_MS_A_QUEUE = 5_000, 50
 # Limit for all topics of a query; a plan has some entries of 300 bytes for each queue.
 QUERY_QUEUES_MAX = 262_144
 
@@ -124,7 +124,7 @@ class RemotingOffsetQueries:
         """
         end_ms = clock.monotonic_ms() + wait_ms_max
         while True:
-            found = self._retried(partial(self._look, subscription))
+            found = self._retried(partial(self._bounds_now, subscription))
             left_ms = end_ms - clock.monotonic_ms()
             if known is None or left_ms <= 0 or has_news(known, found):
                 return found
@@ -134,15 +134,15 @@ class RemotingOffsetQueries:
                 for queue, each in queues.items()
                 if not each.is_lagging
             ]
-            look_ms = max(LOOK_MS_MIN, LOOK_MS_A_QUEUE * len(ends))
-            self._held.wait(self._group, ends, min(left_ms, look_ms))
+            fan_out_ms = max(FAN_OUT_MS_MIN, FAN_OUT_MS_A_QUEUE * len(ends))
+            self._held.wait(self._group, ends, min(left_ms, fan_out_ms))
 
-    def _look(self, subscription: Subscription) -> Bounds:
+    def _bounds_now(self, subscription: Subscription) -> Bounds:
         queues = self._queues(subscription)
         everything = [queue for its in queues.values() for queue in its]
         failures = self._fan_out.failures
         failures.clear()
-        ends = self._fan_out.look(everything, max_offset)
+        ends = self._fan_out.ask(everything, max_offset)
         if everything and not ends and not self._answered:
             raise next(iter(failures.values()), no_broker_error(subscription))
         begins = self._min_offsets(list(ends))
@@ -194,7 +194,7 @@ class RemotingOffsetQueries:
         try:
             own = self._cluster.names()
             self._topics = tuple(topic for topic in self._cluster.topics() if topic not in own)
-        except PASSING_ERRORS:
+        except RETRIABLE_ERRORS:
             if self._topics is None:
                 raise
         users = [topic for topic in self._topics if not is_system_topic(topic)]
@@ -205,7 +205,7 @@ class RemotingOffsetQueries:
         if now_ms >= self._mins_until_ms:
             self._mins, self._mins_until_ms = {}, now_ms + MIN_OFFSET_MS_MAX
         new = [queue for queue in queues if queue not in self._mins]
-        self._mins |= self._fan_out.look(new, min_offset)
+        self._mins |= self._fan_out.ask(new, min_offset)
         return self._mins
 
     def _committed(
@@ -218,7 +218,7 @@ class RemotingOffsetQueries:
         if not subscription.wants_committed:
             return dict.fromkeys(queues, -1)
         group = subscription.consumer_group
-        seen = self._fan_out.look(queues, lambda *at: consumer_offset(at[0], group, at[1]))
+        seen = self._fan_out.ask(queues, lambda *at: consumer_offset(at[0], group, at[1]))
         return {queue: each.value or -1 for queue, each in seen.items()}
 
     # Single questions.
@@ -296,12 +296,12 @@ class RemotingOffsetQueries:
                         others += rest
                 except (ConnectionFailedError, BrokerError) as error:
                     failures.append(error)
-        failures += self._tell(group, firsts)
-        failures += self._tell(group, others)
+        failures += self._commit_all(group, firsts)
+        failures += self._commit_all(group, others)
         if failures:
             raise failures[0]
 
-    def _tell(
+    def _commit_all(
         self, group: str, progress: Iterable[_Progress]
     ) -> list[ConnectionFailedError | BrokerError]:
         """Commits all progress at once; returns the failures.
@@ -311,8 +311,8 @@ class RemotingOffsetQueries:
         failures = list[ConnectionFailedError | BrokerError]()
         left, retries = list(progress), Retries(self._retries)
         while left:
-            tell = partial(update_consumer_offset, self._cluster, group)
-            found = outcomes(partial(tell, *each) for each in left)
+            commit = partial(update_consumer_offset, self._cluster, group)
+            found = outcomes(partial(commit, *each) for each in left)
             failures += [each for each in found if each and not isinstance(each, BrokerBusyError)]
             busy = [each for each in found if isinstance(each, BrokerBusyError)]
             left = [at for at, each in zip(left, found, strict=True) if each in busy]
@@ -345,7 +345,7 @@ class RemotingOffsetQueries:
 
     def _retried(self, ask: Callable[[], T]) -> T:
         """Returns the answer; a connection that fails before the first one is an error at once."""
-        passing = PASSING_ERRORS if self._answered else (BrokerBusyError,)
-        answer = retried(self._retries, ask, passing)
+        retriable = RETRIABLE_ERRORS if self._answered else (BrokerBusyError,)
+        answer = retried(self._retries, ask, retriable)
         self._answered = True
         return answer

@@ -24,7 +24,7 @@ from pyspark_rocketpy.transport.remoting.net.calls import Call
 
 NOTHING = memoryview(b"")
 # Brokers scan 800 messages for one filtered pull (16,000 bytes of the consume queue).
-FILTERED_LANE_COUNT = 25 * PULLED_MESSAGES_MAX
+FILTERED_PIPELINE_COUNT = 25 * PULLED_MESSAGES_MAX
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ chunk. The plan has seen every requested offset: an offset that the master lacks
 
 The master is asked first. A slave of the route is asked if the master is away or does not answer.
 The master's turn comes again after the slaves. A slave that lacks an offset may lag, and is waited
-for. Passing errors are waited out for up to `brokerUnavailableTimeout`. A killed task leaves no
+for. Retriable errors are waited out for up to `brokerUnavailableTimeout`. A killed task leaves no
 state.
 
 Source: docs/design/remoting.md sections 2.5 and 6.7, docs/design/cluster.md sections 2.2 to 2.5.
@@ -43,11 +43,11 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.net.responses import (
     is_hidden_queue,
-    is_passing,
+    is_retriable,
     with_advice,
 )
 from pyspark_rocketpy.transport.remoting.pull.pipeline import (
-    FILTERED_LANE_COUNT,
+    FILTERED_PIPELINE_COUNT,
     NOTHING,
     Answer,
     Asked,
@@ -98,9 +98,9 @@ class RangePuller:
             is_filtered=self._is_filtered,
             fails_on_loss=options.fail_on_data_loss,
         )
-        self._lanes: deque[PullPipeline] = deque()
+        self._pipelines: deque[PullPipeline] = deque()
         # Start of the next pipeline; the first one finds out the length of pipelines.
-        self._lanes_end = part.begin
+        self._pipelines_end = part.begin
         self._is_first = True
         self._window = PullWindow(limits.pulls_max, bytes_max=limits.bytes_max)
         self._outage = Outage(limits.outage_ms_max, limits.backoff_ms, self._place)
@@ -108,7 +108,7 @@ class RangePuller:
         self._turn = 0
         self._broker_id = MASTER_ID
 
-    def pieces(self) -> Generator[RecordChunk]:
+    def chunks(self) -> Generator[RecordChunk]:
         """Yields the range's records as they come.
 
         Raises DataLossError, ConnectionFailedError, BrokerError.
@@ -119,13 +119,13 @@ class RangePuller:
                     self._ask()
                     answers = self._next_answers()
                 except (ConnectionFailedError, BrokerError) as error:
-                    self._meet(error)
+                    self._handle_failure(error)
                     continue
                 self._outage.succeeded()
                 self._ask_ahead()
-                yield from self._assembler.pieces(answers)
+                yield from self._assembler.chunks(answers)
         finally:
-            self._drop_lanes()
+            self._drop_pipelines()
 
     # Asking.
 
@@ -133,17 +133,17 @@ class RangePuller:
         """Sends as many pulls as may be under way. Raises ConnectionFailedError, BrokerError."""
         pulls_max = 1 if self._is_first else self._window.pulls
         idle = [
-            lane
-            for lane in itertools.islice(self._lanes, pulls_max)
-            if lane.asked is None and not lane.is_done and self._has_space(lane)
+            pipeline
+            for pipeline in itertools.islice(self._pipelines, pulls_max)
+            if pipeline.asked is None and not pipeline.is_done and self._has_space(pipeline)
         ]
-        while len(self._lanes) < pulls_max and self._lanes_end < self._range.end:
-            lane = self._new_lane()
-            if not self._has_space(lane):
+        while len(self._pipelines) < pulls_max and self._pipelines_end < self._range.end:
+            pipeline = self._new_pipeline()
+            if not self._has_space(pipeline):
                 break
-            self._lanes.append(lane)
-            self._lanes_end = lane.end
-            idle.append(lane)
+            self._pipelines.append(pipeline)
+            self._pipelines_end = pipeline.end
+            idle.append(pipeline)
         if idle:
             self._ask_for(idle)
 
@@ -158,37 +158,37 @@ class RangePuller:
             except (ConnectionFailedError, BrokerError) as error:
                 logger.debug("a pull ahead failed: %s", error)
 
-    def _new_lane(self) -> PullPipeline:
-        begin = self._lanes_end
+    def _new_pipeline(self) -> PullPipeline:
+        begin = self._pipelines_end
         if self._is_filtered:
-            count = FILTERED_LANE_COUNT
+            count = FILTERED_PIPELINE_COUNT
         elif self._is_first:
             count = _FIRST_COUNT
         else:
             count = self._window.count
         return PullPipeline(begin, min(begin + count, self._range.end))
 
-    def _has_space(self, lane: PullPipeline) -> bool:
+    def _has_space(self, pipeline: PullPipeline) -> bool:
         """True if more bytes may be kept for a pipeline; always for the head."""
-        if not self._is_filtered or not self._lanes or lane is self._lanes[0]:
+        if not self._is_filtered or not self._pipelines or pipeline is self._pipelines[0]:
             return True
-        kept = sum(len(answer.records) for other in self._lanes for answer in other.answers)
+        kept = sum(len(answer.records) for other in self._pipelines for answer in other.answers)
         return kept < self._limits.bytes_max
 
-    def _ask_for(self, lanes: list[PullPipeline]) -> None:
+    def _ask_for(self, pipelines: list[PullPipeline]) -> None:
         broker_id = self._broker_id = self._next_broker_id()
-        wanted = [self._pull_for(lane, broker_id) for lane in lanes]
+        wanted = [self._pull_for(pipeline, broker_id) for pipeline in pipelines]
         since_ms = clock.monotonic_ms()
         calls = pull_all(self._cluster, wanted, self._limits.timeouts)
-        for lane, call in zip(lanes, calls, strict=True):
-            lane.asked = Asked(call, since_ms, broker_id)
+        for pipeline, call in zip(pipelines, calls, strict=True):
+            pipeline.asked = Asked(call, since_ms, broker_id)
 
-    def _pull_for(self, lane: PullPipeline, broker_id: int) -> Pull:
-        count = lane.end - lane.position
+    def _pull_for(self, pipeline: PullPipeline, broker_id: int) -> Pull:
+        count = pipeline.end - pipeline.position
         return Pull(
             self._options.consumer_group,
             self._queue,
-            lane.position,
+            pipeline.position,
             min(count, PULLED_MESSAGES_MAX) if self._is_filtered else count,
             self._expression,
             self._type,
@@ -208,29 +208,29 @@ class RangePuller:
 
     def _next_answers(self) -> list[Answer]:
         """Returns the next answers, at least one. Raises ConnectionFailedError, BrokerError."""
-        head = self._lanes[0]
+        head = self._pipelines[0]
         if not head.answers:
             self._wait_for(head)
-        for lane in list(self._lanes):
-            while lane.is_answered:
-                self._look_at(lane)
-            if not (self._is_filtered or lane.is_done):
+        for pipeline in list(self._pipelines):
+            while pipeline.is_answered:
+                self._process(pipeline)
+            if not (self._is_filtered or pipeline.is_done):
                 break
         found: list[Answer] = []
         size = 0
-        while self._lanes and size < self._options.fetch_bytes_max:
-            answers = self._lanes[0].delivered()
+        while self._pipelines and size < self._options.fetch_bytes_max:
+            answers = self._pipelines[0].delivered()
             size += sum(len(answer.records) for answer in answers)
             found += answers
-            if not self._lanes[0].is_done:
+            if not self._pipelines[0].is_done:
                 break
-            self._lanes.popleft()
+            self._pipelines.popleft()
         return found
 
     def _wait_for(self, head: PullPipeline) -> None:
         """Waits for an answer for the head, which is delivered next."""
         asked = head.asked
-        assert asked is not None, "the first lane is always asked for"
+        assert asked is not None, "the first pipeline is always asked for"
         was_there = asked.call.is_answered
         result = asked.call.answer()
         waited_ms = None if was_there else clock.monotonic_ms() - asked.since_ms
@@ -238,52 +238,52 @@ class RangePuller:
         if self._brings_more(head, result):
             self._take(head, result)
         else:
-            self._settle(head, asked, result)
+            self._handle_unexpected(head, asked, result)
 
-    def _look_at(self, lane: PullPipeline) -> None:
+    def _process(self, pipeline: PullPipeline) -> None:
         """Processes an answer that is there.
 
         An answer without progress is left until the pipeline is the head.
         """
-        assert lane.asked is not None
+        assert pipeline.asked is not None
         try:
-            result = lane.asked.call.answer()
+            result = pipeline.asked.call.answer()
         except (ConnectionFailedError, BrokerError):
-            lane.is_stuck = True
+            pipeline.is_stuck = True
             return
-        if self._brings_more(lane, result):
+        if self._brings_more(pipeline, result):
             self._window.answered(len(result.records), None)
-            self._take(lane, result)
+            self._take(pipeline, result)
         else:
-            lane.is_stuck = True
+            pipeline.is_stuck = True
 
-    def _brings_more(self, lane: PullPipeline, result: PullResult) -> bool:
+    def _brings_more(self, pipeline: PullPipeline, result: PullResult) -> bool:
         if result.status is PullStatus.FOUND:
             return True
         return (
             self._is_filtered
             and result.status is PullStatus.NO_MATCHED_MESSAGE
             and result.remark != _BEING_REMOVED
-            and result.next_begin_offset > lane.position
+            and result.next_begin_offset > pipeline.position
         )
 
-    def _take(self, lane: PullPipeline, result: PullResult) -> None:
-        end = min(result.next_begin_offset, lane.end)
+    def _take(self, pipeline: PullPipeline, result: PullResult) -> None:
+        end = min(result.next_begin_offset, pipeline.end)
         if not self._is_filtered:
-            count = end - lane.position
-            if self._is_first and lane.end < self._range.end:
+            count = end - pipeline.position
+            if self._is_first and pipeline.end < self._range.end:
                 self._window.first(count)
-            elif end < lane.end:
+            elif end < pipeline.end:
                 self._window.short(count)
             else:
                 self._window.full()
             if self._is_first:
-                lane.end = self._lanes_end = end
+                pipeline.end = self._pipelines_end = end
         self._is_first = False
         is_found = result.status is PullStatus.FOUND
-        lane.take(end, result.records if is_found else NOTHING)
+        pipeline.take(end, result.records if is_found else NOTHING)
 
-    def _settle(self, head: PullPipeline, asked: Asked, result: PullResult) -> None:
+    def _handle_unexpected(self, head: PullPipeline, asked: Asked, result: PullResult) -> None:
         """Handles an answer without the expected messages.
 
         Raises ConnectionFailedError if a later answer may differ.
@@ -312,38 +312,38 @@ class RangePuller:
 
     def _lose(self, offset: int, end: int, reason: str) -> None:
         """Marks the offsets [offset, end) as lost."""
-        self._drop_lanes()
-        lane = PullPipeline(offset, end)
-        lane.take(end, NOTHING, reason)
-        self._lanes.append(lane)
-        self._lanes_end = end
+        self._drop_pipelines()
+        pipeline = PullPipeline(offset, end)
+        pipeline.take(end, NOTHING, reason)
+        self._pipelines.append(pipeline)
+        self._pipelines_end = end
         self._is_first = False
 
     # Failures.
 
-    def _meet(self, error: ConnectionFailedError | BrokerError) -> None:
+    def _handle_failure(self, error: ConnectionFailedError | BrokerError) -> None:
         """Waits, and prepares the next try. Raises the error if no retry helps."""
-        head = self._lanes[0] if self._lanes else None
+        head = self._pipelines[0] if self._pipelines else None
         if is_hidden_queue(error):
             raise DataLossError(f"{self._place()} are {OUT_OF_REACH} ({error})") from error
-        if not is_passing(error, is_slave=self._broker_id != MASTER_ID):
+        if not is_retriable(error, is_slave=self._broker_id != MASTER_ID):
             raise with_advice(error, is_sql=self._options.expression is not None) from error
         if isinstance(error, BrokerBusyError) and self._broker_id == MASTER_ID:
             self._window.halve()
         else:
             self._turn += 1
-        for lane in self._lanes:
-            if lane.is_stuck or lane is head or isinstance(error, ConnectionFailedError):
-                lane.stop()
+        for pipeline in self._pipelines:
+            if pipeline.is_stuck or pipeline is head or isinstance(error, ConnectionFailedError):
+                pipeline.stop()
         self._outage.pause(error)
 
     def _place(self) -> str:
         return self._range.rest(self._assembler.offset)
 
-    def _drop_lanes(self) -> None:
-        for lane in self._lanes:
-            lane.stop()
-        self._lanes.clear()
+    def _drop_pipelines(self) -> None:
+        for pipeline in self._pipelines:
+            pipeline.stop()
+        self._pipelines.clear()
 
 
 def _expression_of(options: PullOptions) -> tuple[str, str]:

@@ -32,7 +32,7 @@ class ResponseAssembler:
         self._fails_on_loss = fails_on_loss
         self.offset = part.begin
 
-    def pieces(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
+    def chunks(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
         """Yields the chunks of answers, joined if they are exactly the requested offsets."""
         for loss, group in itertools.groupby(answers, lambda answer: answer.loss):
             its = list(group)
@@ -45,11 +45,11 @@ class ResponseAssembler:
         begin, end = answers[0].begin, answers[-1].end
         bodies = [answer.records for answer in answers if len(answer.records)]
         if not bodies:
-            yield self._piece(begin, end, None)
+            yield self._chunk(begin, end, None)
             return
         records = self._records(bodies)
         if records is not None and records.is_in(begin, end, is_gapless=not self._is_filtered):
-            yield self._piece(begin, end, records)
+            yield self._chunk(begin, end, records)
         elif records is None or len(answers) > 1:
             for answer in answers:
                 yield from self._joined([answer])
@@ -75,17 +75,17 @@ class ResponseAssembler:
     def _cut(self, begin: int, end: int, records: Records) -> Iterator[RecordChunk]:
         """Yields one answer's records of these offsets; a gap is a loss if there is no filter."""
         if self._is_filtered:
-            yield self._piece(begin, end, records)
+            yield self._chunk(begin, end, records)
             return
         for first, last in records.runs():
             low, high = int(records.offsets[first]), int(records.offsets[last - 1]) + 1
             if low > self.offset:
                 self._pass_over(low, f"the broker's next one is {low}")
-            yield self._piece(low, high, records.part(first, last))
+            yield self._chunk(low, high, records.part(first, last))
         if self.offset < end:
             self._pass_over(end, f"the broker's next one is {end}")
 
-    def _piece(self, begin: int, end: int, records: Records | None) -> RecordChunk:
+    def _chunk(self, begin: int, end: int, records: Records | None) -> RecordChunk:
         self.offset = end
         if records is None:
             return RecordChunk(begin, end, NOTHING, np.empty(0, np.int32))

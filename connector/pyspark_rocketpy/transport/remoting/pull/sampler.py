@@ -28,7 +28,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
 )
 from pyspark_rocketpy.transport.remoting.net.calls import Call, outcomes
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS
+from pyspark_rocketpy.transport.retries import RETRIABLE_ERRORS
 from pyspark_rocketpy.transport.values import QueueTime
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
@@ -61,7 +61,7 @@ class _Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Probe:
     """A queue's bounds, and the store time of the first message from an offset on, if any."""
 
     min_offset: int
@@ -73,14 +73,14 @@ class _Look:
         return self.store_ms is not None and self.store_ms >= time_ms
 
 
-def _look(queue: MessageQueue, offset: int, call: Call[PullResult]) -> _Look:
-    """Returns the look of a pull's answer.
+def _probe(queue: MessageQueue, offset: int, call: Call[PullResult]) -> _Probe:
+    """Returns the probe of a pull's answer.
 
     Raises ConnectionFailedError, also for a record that was not requested, BrokerError.
     """
     result = call.answer()
     if result.status is not PullStatus.FOUND:
-        return _Look(result.min_offset, result.max_offset, None)
+        return _Probe(result.min_offset, result.max_offset, None)
     first = _first(result.records)
     if (
         first is None
@@ -92,7 +92,7 @@ def _look(queue: MessageQueue, offset: int, call: Call[PullResult]) -> _Look:
             f"topic {queue.topic} with other records; check the broker's store",
             is_lasting=True,
         )
-    return _Look(result.min_offset, result.max_offset, first.store_ms)
+    return _Probe(result.min_offset, result.max_offset, first.store_ms)
 
 
 def _first(records: memoryview) -> _Stored | None:
@@ -194,17 +194,17 @@ class Sampler:
             (self._ask(queue, max(offset - 1, 0)), self._ask(queue, offset))
             for queue, offset in zip(queues, offsets, strict=True)
         ]
-        looked = [(before(), there()) for before, there in pulls]
+        probed = [(before(), there()) for before, there in pulls]
         return [
-            self._settled(queue, time.timestamp_ms, offset, *around)
-            for queue, time, offset, around in zip(queues, times, offsets, looked, strict=True)
+            self._confirmed(queue, time.timestamp_ms, offset, *around)
+            for queue, time, offset, around in zip(queues, times, offsets, probed, strict=True)
         ]
 
-    def _ask(self, queue: MessageQueue, offset: int) -> Callable[[], _Look]:
-        return partial(_look, queue, offset, self._pull_at(queue, offset))
+    def _ask(self, queue: MessageQueue, offset: int) -> Callable[[], _Probe]:
+        return partial(_probe, queue, offset, self._pull_at(queue, offset))
 
-    def _settled(
-        self, queue: MessageQueue, time_ms: int, offset: int, before: _Look, there: _Look
+    def _confirmed(
+        self, queue: MessageQueue, time_ms: int, offset: int, before: _Probe, there: _Probe
     ) -> int | None:
         """Returns the broker's offset if the records confirm it.
 
@@ -233,7 +233,7 @@ def _records(outcome: PullResult | ConnectionFailedError | BrokerError) -> memor
     """Returns the records of a pull; none if the broker is away: the task handles that."""
     if isinstance(outcome, PullResult):
         return outcome.records if outcome.status is PullStatus.FOUND else memoryview(b"")
-    if isinstance(outcome, PASSING_ERRORS):
+    if isinstance(outcome, RETRIABLE_ERRORS):
         return memoryview(b"")
     raise outcome
 

@@ -91,7 +91,9 @@ class _Entries:
         starts = records.body_start - _HEAD.itemsize
         items = np.ndarray((len(data) - _HEAD.itemsize + 1,), "V20", data, strides=(1,))
         items[starts] = heads.view("V20")
-        joined = binary_ranges(data, _woven(starts, tail_starts), _woven(body_ends, tail_ends))
+        joined = binary_ranges(
+            data, _alternating(starts, tail_starts), _alternating(body_ends, tail_ends)
+        )
         bounds = np.concatenate(([0], np.cumsum(sizes)))
         return cls(memoryview(joined.buffers()[2] or b""), bounds)
 
@@ -99,7 +101,7 @@ class _Entries:
         return self.data[self.bounds[run.start] : self.bounds[run.stop]]
 
 
-def _woven(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+def _alternating(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns the items of both arrays in turn."""
     return np.stack((first, second), axis=1).reshape(-1)
 

@@ -42,7 +42,7 @@ class RemotingBlockWriter:
         self._queues: dict[str, WriteQueues] = {}
         self._timing: set[str] = set()
         self._visibility = Visibility(cluster)
-        self._lanes = SendPipeline(
+        self._pipeline = SendPipeline(
             self._send, self._elsewhere, self._acknowledged, self._is_stored, policy
         )
 
@@ -69,11 +69,11 @@ class RemotingBlockWriter:
             broker_name, queue_id = queues.place(number)
             if block.delay == DELAY_TIMED:
                 self._check_timing(block.topic, broker_name)
-            self._lanes.put(MessageQueue(broker_name, queue_id, block.topic), send_batch)
+            self._pipeline.put(MessageQueue(broker_name, queue_id, block.topic), send_batch)
 
     def finish(self) -> bytes:
         """Implements BlockWriter. Readers see all sent messages then."""
-        self._lanes.finish()
+        self._pipeline.finish()
         self._visibility.wait()
         return b""
 

@@ -4,9 +4,9 @@ An attempt stores a marker before it sends to a topic. It may find markers of ea
 then reads the messages that came into the topic's queues since, and leaves out its rows among them.
 A send with an unknown outcome is looked up in the same way before it is repeated.
 
-Sends of a killed attempt may still wait at a broker. So such a look comes a while after the broker
-answers again: brokers drop requests that have waited for 200 ms. Two concurrent attempts do not see
-each other's sends. All state that survives a crash is in the cluster.
+Sends of a killed attempt may still wait at a broker. So such a search comes a while after the
+broker answers again: brokers drop requests that have waited for 200 ms. Two concurrent attempts do
+not see each other's sends. All state that survives a crash is in the cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark_rocketpy.transport.write_values import SIZE_BYTES, Attempt, Block, 
 from rocketpy_proto.model.unique_keys import task_digits
 from rocketpy_proto.remoting import MessageQueue
 
-SETTLE_MS = 1_000
+QUEUED_SENDS_MS = 1_000
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         self._part = msgspec.structs.replace(self._part, begin=min(offsets_found))
         earlier = [one.marker for one in found if one.marker.topic == topic]
         if earlier:
-            clock.sleep_ms(SETTLE_MS)
+            clock.sleep_ms(QUEUED_SENDS_MS)
             since = _earliest(earlier)
             for queue, end in self._ends_of(list(since)).items():
                 self._read(queue, since[queue], end, self._stored)
@@ -133,9 +133,9 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         self._ends[queue] = result.queue_offset + send_batch.count
 
     def _is_stored(self, queue: MessageQueue, send_batch: SendBatch, /) -> bool:
-        """True if a send batch without an answer was stored. Raises errors that do not pass."""
+        """True if a send batch without an answer was stored. Raises other errors."""
         end = max_offset(self._reach.cluster, queue).answer()
-        clock.sleep_ms(SETTLE_MS)
+        clock.sleep_ms(QUEUED_SENDS_MS)
         end = max(end, max_offset(self._reach.cluster, queue).answer())
         found = StoredRows(self._digits)
         self._read(queue, self._ends[queue], end, found)

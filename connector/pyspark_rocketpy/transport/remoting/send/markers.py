@@ -6,7 +6,7 @@ A marker holds the ends of a topic's queues at the start of an attempt. All mess
 attempt come after them. The order in the one queue is the order of the attempts. The driver commits
 the offset of the batch's first marker at each commit, as a consumer offset (the note). Spark runs a
 committed batch again if the driver ends before Spark's own commit. A broker keeps a note in memory
-for 5 s. A lost note makes the look longer, but not wrong. Nothing else is kept.
+for 5 s. A lost note makes the search longer, but not wrong. Nothing else is kept.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ class ClusterAccess:
             tags=() if tag is None else (tag,),
         )
         is_filtered = tag is not None
-        pulled = RangePuller(self.cluster, self.limits, options, part).pieces()
-        for piece in accounted(pulled, part, is_filtered=is_filtered):
-            if len(piece.sizes):
-                yield checked_records(piece, part, piece.begin, is_filtered=is_filtered)
+        pulled = RangePuller(self.cluster, self.limits, options, part).chunks()
+        for chunk in accounted(pulled, part, is_filtered=is_filtered):
+            if len(chunk.sizes):
+                yield checked_records(chunk, part, chunk.begin, is_filtered=is_filtered)
 
 
 class ControlQueue:
@@ -161,7 +161,7 @@ class ControlQueue:
             ) from error
 
     def note(self, begin: int) -> None:
-        """Notes the offset at which the writer's next batch starts its look; logs a failure."""
+        """Notes the offset at which the writer's next batch starts its search; logs a failure."""
         cluster = self._reach.cluster
         try:
             queue = self.queue()

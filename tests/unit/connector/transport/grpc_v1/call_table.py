@@ -89,8 +89,8 @@ class Subject:
 
     def pulled(self) -> list[bytes]:
         options = PullOptions("g", 1 << 20, fail_on_data_loss=True, store_id=STORE_ID)
-        pieces = list(self.transport.pull(RANGE, options))
-        return [body for each in pieces for body in bodies_of(bytes(each.records), each.sizes)]
+        chunks = list(self.transport.pull(RANGE, options))
+        return [body for each in chunks for body in bodies_of(bytes(each.records), each.sizes)]
 
 
 @dataclass(frozen=True)

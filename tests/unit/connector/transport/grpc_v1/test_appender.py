@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.send import appender as appender_module
 from pyspark_rocketpy.transport.grpc_v1.send.appender import IN_FLIGHT_MAX, Appender, StreamForm
@@ -40,7 +40,7 @@ def send_all(
     *,
     times_max: int = 3,
     send_timeout_ms: int = 10_000,
-    opened: Callable[..., Any] = BrokerClient.append,
+    opened: Callable[..., Any] = GrpcClient.append,
 ) -> list[int]:
     """Sends a block for each name; returns the physical offset of each acknowledged one."""
     places: list[int] = []
@@ -171,7 +171,7 @@ def test_a_call_that_grpc_has_lost_is_left_behind(
     monkeypatch.setattr(appender_module, "CANCEL_SECONDS_MAX", 0.01)
     call = LostCall()
 
-    def lose_first(client: BrokerClient, requests: Iterator[broker_pb2.AppendRequest]) -> Any:
+    def lose_first(client: GrpcClient, requests: Iterator[broker_pb2.AppendRequest]) -> Any:
         return client.append(requests) if waits_ms else call
 
     with ScriptedBroker() as broker:

@@ -11,7 +11,7 @@ import pytest
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import QueueBounds
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, client_for, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient, client_for, forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import PAUSE_MS_MAX, GrpcOffsetQueries
 from pyspark_rocketpy.transport.retries import BACKOFF_MS_MAX
@@ -166,7 +166,7 @@ def test_a_broker_that_holds_no_call_is_asked_after_a_pause(
     queries = GrpcOffsetQueries(
         ClientConfig(("127.0.0.1:1",), 100),
         RetryPolicy(0, 1),
-        client_of=lambda _config: cast("BrokerClient", LongPolling()),
+        client_of=lambda _config: cast("GrpcClient", LongPolling()),
     )
     subscription = Subscription(("T",), None, "g")
     known = queries.bounds(subscription)

@@ -17,7 +17,7 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.offsets import QueueRange
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.grpc_v1.resumed_calls import CallProgress, ask_for_all
@@ -44,8 +44,8 @@ class SlowBroker:
             LimitRanges=self._limit,
         )
 
-    def of(self, _config: ClientConfig) -> BrokerClient:
-        return cast("BrokerClient", self)
+    def of(self, _config: ClientConfig) -> GrpcClient:
+        return cast("GrpcClient", self)
 
     def query(self, method: Any, request: Any, timeout_ms: int) -> Any:
         try:

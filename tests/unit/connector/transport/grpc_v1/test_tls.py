@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_rocketpy.datasource import DefaultSource
 from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
-from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, forget_client
+from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient, forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from rocketpy_broker import LocalBroker, LocalTls
 from rocketpy_proto.tls import TlsConfig
@@ -77,7 +77,7 @@ def test_rows_are_written_and_read_over_tls(
 def failure(endpoint: str, tls: TlsConfig | None) -> ConnectionFailedError:
     config = ClientConfig((endpoint,), FAILED_MS, tls=tls)
     with pytest.raises(ConnectionFailedError) as caught:
-        BrokerClient(config)
+        GrpcClient(config)
     forget_client(config)
     return caught.value
 
@@ -117,4 +117,4 @@ def test_a_file_that_cannot_be_used_is_an_option_error(
     tls = replace(own, **{field: "/no/file.pem"})  # type: ignore[arg-type]
     name = {"ca_file": "tlsCaFile", "cert_file": "tlsCertFile", "key_file": "tlsKeyFile"}[field]
     with pytest.raises(OptionError, match=name):
-        BrokerClient(ClientConfig((broker.tls_endpoint,), CONNECT_MS, tls=tls))
+        GrpcClient(ClientConfig((broker.tls_endpoint,), CONNECT_MS, tls=tls))

@@ -60,16 +60,16 @@ class PullSetup:
     def pulled(
         self, begin: int, end: int, options: PullOptions = OPTIONS, limits: PullLimits = LIMITS
     ) -> list[int]:
-        """Returns the bodies, which are offsets; asserts that pieces are in order."""
+        """Returns the bodies, which are offsets; asserts that chunks are in order."""
         found: list[int] = []
         reached = begin
-        for piece in self.puller(begin, end, options, limits).pieces():
-            assert reached <= piece.begin <= piece.end <= end
-            reached = piece.end
-            bodies = [int(body) for body in bodies_of(bytes(piece.records), piece.sizes)]
-            assert all(piece.begin <= body < piece.end for body in bodies)
+        for chunk in self.puller(begin, end, options, limits).chunks():
+            assert reached <= chunk.begin <= chunk.end <= end
+            reached = chunk.end
+            bodies = [int(body) for body in bodies_of(bytes(chunk.records), chunk.sizes)]
+            assert all(chunk.begin <= body < chunk.end for body in bodies)
             if not options.is_filtered:
-                assert bodies == list(range(piece.begin, piece.end))
+                assert bodies == list(range(chunk.begin, chunk.end))
             found += bodies
         return found
 

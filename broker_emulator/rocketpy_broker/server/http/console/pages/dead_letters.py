@@ -18,7 +18,7 @@ from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.runtime.time_format import time_of_ms
 from rocketpy_broker.server.http.api.calls import RefusedCallError, Resends
 from rocketpy_broker.server.http.api.routes import RANGE_BYTES_MAX
-from rocketpy_broker.server.http.api.sends import Sending, check_message
+from rocketpy_broker.server.http.api.sends import ApiSender, check_message
 from rocketpy_broker.server.http.console.message_views import body_view, messages_of, row_of
 from rocketpy_broker.server.http.console.page import Done, Page, PartlyDoneError
 from rocketpy_broker.server.http.console.pages.group_actions import details_of, group_path
@@ -122,8 +122,8 @@ def _resent(letter: Message, resends: Resends) -> str | None:
 # --- One letter ---
 
 
-def _sending(request: PageRequest) -> Sending:
-    return Sending(request.calls, request.caller, request.now_ms)
+def _sending(request: PageRequest) -> ApiSender:
+    return ApiSender(request.calls, request.caller, request.now_ms)
 
 
 async def _letter_at(request: PageRequest, offset: int) -> Message:

@@ -28,7 +28,7 @@ from rocketpy_proto.record.properties import REAL_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 # Messages of a page. Queues that are looked at for the newest messages, and read for them.
-COUNT, QUEUES_SEEN, QUEUES_READ = 32, 200, 16
+COUNT, QUEUES_LISTED, QUEUES_READ = 32, 200, 16
 _OFFSET_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 Row = dict[str, Any]
 
@@ -145,7 +145,7 @@ async def _of_queue(request: PageRequest, topic: str, queue_id: int, time: str) 
 
 async def _of_queues(request: PageRequest, topic: str, time: str) -> Listing:
     """Returns the newest messages of the queues used last, or their first ones from a time on."""
-    seen = await _queues(request, topic, 0, QUEUES_SEEN)
+    seen = await _queues(request, topic, 0, QUEUES_LISTED)
     used = [each for each in seen if each.max_offset > each.min_offset]
     used.sort(key=lambda each: each.last_store_timestamp_ms, reverse=True)
     used = used[:QUEUES_READ]

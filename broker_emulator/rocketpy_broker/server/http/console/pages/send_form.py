@@ -11,7 +11,7 @@ from rocketpy_broker.messages.outgoing_message import (
     WaitArguments,
     fault_of_wait,
 )
-from rocketpy_broker.server.http.api.sends import MessageJsonError, Sending
+from rocketpy_broker.server.http.api.sends import ApiSender, MessageJsonError
 from rocketpy_broker.server.http.console.page import Done, Page
 from rocketpy_broker.server.http.console.pages.topics import topic_config
 from rocketpy_broker.server.http.console.renderer import duration_text, part
@@ -56,7 +56,7 @@ async def _send(request: PageRequest) -> Done:
         queue_id = abs(java_hash(group)) % max(config.write_queue_nums, 1)
         properties = {**message.properties, SHARDING_KEY: group}
         message = replace(message, properties=properties, queue_id=queue_id)
-    sending = Sending(request.calls, request.caller, request.now_ms)
+    sending = ApiSender(request.calls, request.caller, request.now_ms)
     transaction = form.get("transaction", "")
     if transaction not in {"", COMMIT, LEAVE_OPEN}:
         raise ParameterIllegalError("transaction", transaction, f"{COMMIT}, {LEAVE_OPEN} or none")

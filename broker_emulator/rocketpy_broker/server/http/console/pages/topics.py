@@ -21,7 +21,7 @@ PUT, PUT_BYTES, GET = "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLag:
+class TopicGroup:
     """A group with progress in a topic; the lag is None if the user may not read it."""
 
     name: str
@@ -137,7 +137,7 @@ async def _topic(request: PageRequest) -> Mapping[str, object]:
         # The broker counts them by group.
         "get_rate": sum(get_rates) if get_rates and is_whole else None,
         "groups": [
-            GroupLag(name, await lag(request, topic, name), found.get((GET, f"{topic}@{name}")))
+            TopicGroup(name, await lag(request, topic, name), found.get((GET, f"{topic}@{name}")))
             for name in groups.groups
         ],
         "has_more_groups": groups.has_more,

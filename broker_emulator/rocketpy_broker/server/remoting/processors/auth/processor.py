@@ -81,7 +81,7 @@ class AuthProcessor:
         self, call: Callable[[Request], Awaitable[bytes]], request: Request
     ) -> RemotingCommand:
         """Returns the answer of a call to the users that the file has now."""
-        await self._users.look()
+        await self._users.reload()
         try:
             return request.answer(body=await call(request))
         except UserError as error:

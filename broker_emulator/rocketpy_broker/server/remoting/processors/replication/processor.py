@@ -100,7 +100,7 @@ class ReplicationProcessor:
 
     async def _staged_file(self, request: Request) -> RemotingCommand:
         header: StagedFileRequest = request.header
-        self._files.heard(header.slave_id)
+        self._files.note_activity(header.slave_id)
         if not self._files.has(header.name) or header.position < 0:
             raise _missing(header.name)
         path = self._store.staging.folder / header.name

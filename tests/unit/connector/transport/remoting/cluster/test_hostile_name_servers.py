@@ -176,7 +176,7 @@ def test_routes_that_are_kept_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch
     for number in range(100):
         assert routes.route(f"T{number}").data is data
     assert 0 < routes._entry_count <= 10_000
-    assert sum(kept.route.entry_count for kept in routes._kept.values()) == routes._entry_count
+    assert sum(kept.route.entry_count for kept in routes._cached.values()) == routes._entry_count
     routes.doubt("T99")
     assert routes.route("T99").data is data
     assert routes._entry_count <= 10_000

@@ -85,7 +85,7 @@ def close(pulls: PullSetup, peer: ScriptedPeer) -> None:
     """Closes a broker; returns when the cluster's connections to it have noticed."""
     peer.close()
     end = time.monotonic() + WAIT_SECONDS_MAX
-    places = pulls.cluster._caller._connections._places
+    places = pulls.cluster._caller._connections._entries
     while any(
         place.connection is not None and place.connection.is_open
         for (to, _), place in places.items()

@@ -1,4 +1,4 @@
-"""Records of answers, and pieces that join, for all answers of brokers."""
+"""Records of answers, and chunks that join, for all answers of brokers."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ def test_every_message_of_a_range_comes_once_and_in_order(
         try:
             found: list[int] = []
             puller = RangePuller(Cluster(config, connections), limits, options, part)
-            with closing(puller.pieces()) as pieces:
-                for piece in pieces:
-                    found += map(int, bodies_of(bytes(piece.records), piece.sizes))
+            with closing(puller.chunks()) as chunks:
+                for chunk in chunks:
+                    found += map(int, bodies_of(bytes(chunk.records), chunk.sizes))
         finally:
             connections.close()
     wanted = [n for n in range(begin, end) if n not in missing]

@@ -56,8 +56,8 @@ def connected(peer: ScriptedPeer, *, is_name_server: bool = True) -> Iterator[Co
 
 
 def ask(connection: Connection, body: bytes = b"", timeouts: Timeouts = PATIENT) -> Pending:
-    question = OutgoingRequest(replace(REQUEST, body=body), timeouts, FRAME_BYTES_MAX)
-    return connection.ask_all([question])[0]
+    outgoing = OutgoingRequest(replace(REQUEST, body=body), timeouts, FRAME_BYTES_MAX)
+    return connection.ask_all([outgoing])[0]
 
 
 def failure_of(pending: Pending) -> ConnectionFailedError:
@@ -293,7 +293,7 @@ def test_nothing_of_a_request_shows(peers: Peers) -> None:
         [pending] = connection.ask_all([OutgoingRequest(secret, PATIENT, 10)])
         pending.answer()
         call = Call(connection.peer, Request(RequestCode.HEART_BEAT, _unread), pending)
-        for shown in (pending, pending.question, call):
+        for shown in (pending, pending.outgoing, call):
             assert "hidden" not in repr(shown)
             # rich shows local variables of a traceback like this.
             assert "hidden" not in pretty_repr(shown)

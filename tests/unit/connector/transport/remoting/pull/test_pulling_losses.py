@@ -170,9 +170,9 @@ def test_closing_leaves_nothing_behind(pulls: PullSetup) -> None:
 
     pulls.route(id_0=script)
     puller = pulls.puller(0, 50_000)
-    with closing(puller.pieces()) as pieces:
-        next(pieces)
-    assert not puller._lanes
+    with closing(puller.chunks()) as chunks:
+        next(chunks)
+    assert not puller._pipelines
     master = Peer(pulls.names.routes[TOPIC].broker_datas[0].broker_addrs[0])
     connection = pulls.cluster._caller._connections.get(master, PATIENT, None)
     assert not connection.is_awaited

@@ -53,7 +53,7 @@ class Transport:
     setup: PullSetup
 
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
-        return self.setup.puller(part.begin, part.end, options).pieces()
+        return self.setup.puller(part.begin, part.end, options).chunks()
 
 
 def rows(pulls: PullSetup, options: PullOptions, part: QueueRange = PART) -> list[bytes]:

@@ -268,7 +268,7 @@ def test_a_broker_that_refuses_gets_less_at_once(setup: Setup) -> None:
     writer.finish()
     bodies = setup.stores[A].bodies
     assert bodies == {0: [b"0", b"2", b"4", b"6"], 1: [b"1", b"3", b"5", b"7"]}
-    window = writer._lanes._windows[A]
+    window = writer._pipeline._windows[A]
     assert window.in_flight == 0
     assert 1 < window.size < SENDS_AT_FIRST + 8
 
@@ -279,7 +279,7 @@ def test_a_broker_that_takes_all_gets_more_at_once_than_it_got(setup: Setup) -> 
         writer.send(of_bodies(b"%d" % number, queue_id=number % 2))
     writer.finish()
     # There are two queues, so there are at most two sends.
-    size = writer._lanes._windows[A].size
+    size = writer._pipeline._windows[A].size
     assert SENDS_AT_FIRST < size <= SENDS_AT_FIRST + 1
 
 

@@ -66,7 +66,7 @@ def test_messages_that_wait_at_the_broker_are_not_waited_for(setup: Setup, waits
 def test_a_broker_that_goes_when_all_is_stored_fails_no_task(setup: Setup) -> None:
     writer = setup.writer()
     writer.send(of_bodies(b"a"))
-    writer._lanes.finish()
+    writer._pipeline.finish()
     setup.peers[A].close()
     assert writer.finish() == b""
 

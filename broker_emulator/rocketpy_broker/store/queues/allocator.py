@@ -33,22 +33,22 @@ class QueueAllocator:
         self._refused: dict[QueueKey, tuple[str, int]] = {}
         self._log_throttle = LogThrottle(clock)
 
-    def reserve(self, runs: list[QueueSlice]) -> None:
+    def reserve(self, slices: list[QueueSlice]) -> None:
         """Allocates space for the units of some records in their queues.
 
         Raises QueueGrowthError; nothing may be stored then.
         """
-        for run in runs:
-            max_offset = run.queue_offset + run.end - run.begin
+        for one in slices:
+            max_offset = one.queue_offset + one.end - one.begin
             try:
-                self._queues.reserve(run.queue, max_offset)
+                self._queues.reserve(one.queue, max_offset)
             except OSError as error:
-                self.failed(run.queue, max_offset, error)
+                self.failed(one.queue, max_offset, error)
                 raise QueueGrowthError(
-                    f"queue {_name(run.queue)} cannot grow ({_reason(error)}); nothing was "
+                    f"queue {_name(one.queue)} cannot grow ({_reason(error)}); nothing was "
                     f"stored, and other queues work; {_way_out(error)}, and send again"
                 ) from error
-            self.grew(run.queue)
+            self.grew(one.queue)
 
     def grew(self, key: QueueKey) -> None:
         """Removes the queue from the refused ones."""
@@ -60,7 +60,7 @@ class QueueAllocator:
         reason = _reason(error)
         if key in self._refused or len(self._refused) < QUEUES_MAX:
             self._refused[key] = reason, max_offset
-        if self._log_throttle.may_say():
+        if self._log_throttle.may_log():
             logger.warning("%s", self.refusal)
 
     @property

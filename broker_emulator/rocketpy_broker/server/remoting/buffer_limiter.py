@@ -12,7 +12,7 @@ from rocketpy_broker.server.remoting.connection import RemotingConnection
 LARGE_ANSWER_BYTES, UNREAD_BYTES_MAX, SUM_MS = 65_536, 256 << 20, 10
 
 
-class UnreadAnswers:
+class RemotingBufferLimiter:
     """The sum of unread bytes, renewed when the answers since the last one reach the limit.
 
     So it costs nothing while peers read.
@@ -24,7 +24,7 @@ class UnreadAnswers:
         self._clock = clock
         self._bytes, self._next_sum_ms = 0, 0.0
 
-    def admits(self, connection: RemotingConnection, size: int) -> bool:
+    def try_reserve(self, connection: RemotingConnection, size: int) -> bool:
         """Takes in the size of an answer; False if it is not to be sent."""
         self._bytes += size
         if self._bytes > UNREAD_BYTES_MAX:
