@@ -21,8 +21,7 @@ from tests.support.broker.clients.apache_client import (
     topic,
 )
 from tests.support.broker.clients.apache_consumers import Consumer
-from tests.support.broker.loop_passes import longest_pass_ms
-from tests.support.broker.slots import counted_slots
+from tests.support.broker.event_loop import counted_slots, longest_pass_ms
 
 T = TypeVar("T")
 # Sixteen addresses, the most that a request may name.

@@ -15,7 +15,7 @@ from rocketpy_proto.record import decode_record
 from rocketpy_proto.record.sys_flag import COMPRESSED
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.support.blocks import wire_block
-from tests.support.broker.slots import counted_slots
+from tests.support.broker.event_loop import counted_slots
 
 
 async def test_a_long_list_is_encoded_in_slots() -> None:

@@ -9,6 +9,7 @@ from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import encode_offset_message_id
 from tests.broker.delay.test_levels import turns
+from tests.support.broker.event_loop import at_each_slot
 from tests.support.broker.retries import (
     DEAD_LETTER,
     DEAD_LETTERS,
@@ -24,7 +25,6 @@ from tests.support.broker.retries import (
     set_group,
 )
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
-from tests.support.broker.slots import at_each_slot
 from tests.support.broker.transactions import COMMIT, end, prepare
 from tests.support.store.disk_calls import noted_writes, queue_of
 

@@ -15,13 +15,13 @@ from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
+from tests.support.broker.event_loop import counted_slots
 from tests.support.broker.running_broker import (
     RunningBroker,
     StartBroker,
     another_connection,
     until,
 )
-from tests.support.broker.slots import counted_slots
 
 WAIT_MS = 30_000
 KIB, MIB = 1 << 10, 1 << 20

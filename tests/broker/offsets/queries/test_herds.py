@@ -14,8 +14,8 @@ from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.model.configs import Perm, TopicConfig
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
+from tests.support.broker.event_loop import until_a_task_waits_for_a_slot
 from tests.support.broker.running_broker import RunningBroker, until
-from tests.support.broker.slots import until_a_task_waits_for_a_slot
 
 
 async def ask(running: RunningBroker, queues: int, grown: int = 0) -> asyncio.Task[int]:

@@ -12,8 +12,8 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.support.blocks import wire_block
+from tests.support.broker.event_loop import until_a_task_waits_for_a_slot
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.slots import until_a_task_waits_for_a_slot
 
 WAIT_MS = 30_000
 

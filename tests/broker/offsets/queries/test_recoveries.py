@@ -18,8 +18,8 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.offsets.queries.test_queries import WAIT_MS, ask, delete_topic, known
 from tests.broker.offsets.test_reset_service import places, reset
 from tests.support.broker.clients.group_clients import consumer, heartbeat
+from tests.support.broker.event_loop import counted_slots
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.slots import counted_slots
 from tests.support.copies import copy_store
 
 

@@ -22,7 +22,7 @@ from tests.support.broker.clients.remoting_client import (
     RemotingClient,
     RunningNameServer,
 )
-from tests.support.broker.loop_passes import longest_pass_ms
+from tests.support.broker.event_loop import longest_pass_ms
 
 NUMBERS = ["", "x", "1.5", "9" * 30, "-" + "9" * 30, "NaN"]
 TEXTS = ["", "x" * 30_000, "\x00\n\U0001f680", "../../T", "T@G", "%d%s{}"]

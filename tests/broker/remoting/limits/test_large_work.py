@@ -20,7 +20,7 @@ from tests.support.broker.clients.remoting_client import (
     RunningNameServer,
 )
 from tests.support.broker.clients.remoting_groups import consumer, heartbeat_body, members
-from tests.support.broker.loop_passes import longest_pass_ms
+from tests.support.broker.event_loop import longest_pass_ms
 from tests.support.broker.running_broker import StartBroker
 
 PASS_MS_MAX = 60
