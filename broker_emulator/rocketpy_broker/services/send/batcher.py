@@ -14,7 +14,6 @@ them was acknowledged.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 # Each message may have another queue.
 BATCH_SENDS_MAX = BLOCK_QUEUES_MAX
+# Connections that wait for a slot of bulk at the same time.
+SLOTS_MAX = 64
 # A message that is stored alone counts as at least this size, so a block has a few of them.
 ALONE_BYTES = SMALL_BYTES_MAX // 4
 # Marks of messages that cannot, or probably cannot, be batched; checks find the rest.
@@ -64,8 +65,7 @@ class SendBatcher:
         self._by_topic: dict[str, list[Send]] = {}
         # Topics that wait for slots; their new messages join them.
         self._bulk: dict[str, list[Send]] = {}
-        # The number of messages in `_bulk` by connection, and the connections that wait for a slot.
-        self._counts = Counter[str]()
+        # Connections that wait for a slot; some while `_bulk` has messages.
         self._waiting = set[str]()
 
     @staticmethod
@@ -86,7 +86,7 @@ class SendBatcher:
         send = Send(connection.get(), queue_id, records, record_sizes, loop.create_future())
         if topic in self._bulk:
             self._bulk[topic].append(send)
-            self._wait_for_slots([send])
+            self._wait_for_slot(send.connection)
             return send.stored
         if not self._by_topic:
             loop.call_soon(self._store_next)
@@ -109,35 +109,22 @@ class SendBatcher:
             self._admission.when_write_over(lambda: self._store_bulk(connection_id))
             return
         self._waiting.remove(connection_id)
-        topic, sends = self._next_block(self._bulk) if self._bulk else ("", [])
-        if self._counts[connection_id]:
-            self._wait_for_slot(connection_id)
-        else:
-            del self._counts[connection_id]
-        self._store_block(topic, sends)
+        if self._bulk:
+            self._store_block(*self._next_block(self._bulk))
 
     def _next_block(self, by_topic: dict[str, list[Send]]) -> tuple[str, list[Send]]:
         """Returns the messages of a block of the first topic; its other messages become bulk."""
         topic = next(iter(by_topic))
         sends = by_topic.pop(topic)
         count = _count_of_block(sends, has_hooks=self._sends.has_hooks)
-        block, rest = sends[:count], sends[count:]
-        if rest:
-            self._bulk[topic] = rest
-        if by_topic is self._bulk:
-            self._counts.subtract(send.connection for send in block)
-        else:
-            self._wait_for_slots(rest)
-        return topic, block
-
-    def _wait_for_slots(self, sends: list[Send]) -> None:
-        """Waits for a slot of each connection with messages that have just become bulk."""
-        for send in sends:
-            self._counts[send.connection] += 1
+        if len(sends) > count:
+            self._bulk[topic] = sends[count:]
+        for send in next(iter(self._bulk.values()), [])[:SLOTS_MAX]:
             self._wait_for_slot(send.connection)
+        return topic, sends[:count]
 
     def _wait_for_slot(self, connection_id: str) -> None:
-        if connection_id not in self._waiting:
+        if connection_id not in self._waiting and len(self._waiting) < SLOTS_MAX:
             self._waiting.add(connection_id)
             slot = running_scheduler().slot(connection_id, "send")
             slot.add_done_callback(lambda _: self._store_bulk(connection_id))
