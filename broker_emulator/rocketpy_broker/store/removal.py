@@ -21,6 +21,7 @@ Source: docs/design/storage.md section 10.5.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -177,7 +178,10 @@ class TopicReturn:
 
 
 class TopicDeletions:
-    """The deletion of topics: `mark`, `forget` and `remove_files` in one `refusing` block."""
+    """The deletion of topics: `mark`, `forget` and `remove_files` in one `refusing` block.
+
+    A topic is emptied in an `emptying` block.
+    """
 
     def __init__(
         self, parts: StoreParts, finish_append: Callable[[], None], forget: Callable[[str], None]
@@ -187,6 +191,7 @@ class TopicDeletions:
         self._finish_append = finish_append
         self.forget = forget
         self._refused: set[str] = set()
+        self._being_emptied: Counter[str] = Counter()
 
     def check(self, topic: str) -> None:
         """Raises StoreClosedError for a topic that is being deleted."""
@@ -204,6 +209,23 @@ class TopicDeletions:
             yield
         finally:
             self._refused.discard(topic)
+
+    def check_redelivery(self, topic: str) -> None:
+        """Raises StoreClosedError for a topic that is being emptied."""
+        if topic in self._being_emptied:
+            raise StoreClosedError(f"topic {topic!r} is being emptied; try again later")
+
+    @contextmanager
+    def emptying(self, topic: str) -> Iterator[None]:
+        """Refuses redeliveries of the topic's messages for the duration of the block.
+
+        A copy after the mark, of a message before the mark, would stay.
+        """
+        self._being_emptied += Counter([topic])
+        try:
+            yield
+        finally:
+            self._being_emptied -= Counter([topic])
 
     def mark(self, topic: str) -> None:
         """Marks the topic as deleted, so that recovery does not restore its messages. Blocks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from pathlib import Path
 
@@ -31,7 +32,9 @@ from tests.support.broker.pops import (
 )
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.shell import on_a_terminal, run
-from tests.support.store.disk_calls import holding
+from tests.support.store.disk_calls import before_call, failing, holding
+
+MARKS = "*/config/emptiedTopics.json.tmp"
 
 
 async def empty(running: RunningBroker, topic: str) -> int:
@@ -91,8 +94,9 @@ async def test_a_redelivery_that_is_not_on_disk_yet_goes_along(start_broker: Sta
         assert found(await pop(running)) == [b"b"]
 
 
+@pytest.mark.parametrize("saved", [0, 1], ids=["the topic's mark", "the retry topic's mark"])
 async def test_a_redelivery_that_falls_due_meanwhile_goes_along(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, saved: int
 ) -> None:
     async with with_messages(start_broker, b"a", b"b", flush=FlushDiskType.ASYNC_FLUSH) as running:
         await pop(running, count_max=1)
@@ -100,7 +104,7 @@ async def test_a_redelivery_that_falls_due_meanwhile_goes_along(
         assert revived(running) == 1
         await pop(running, count_max=1)
         await pop(running, count_max=1)
-        with holding(monkeypatch, "fsync", "*/config/emptiedTopics.json.tmp") as gate:
+        with holding(monkeypatch, "fsync", MARKS, after=saved) as gate:
             emptying = asyncio.ensure_future(empty(running, TOPIC))
             await gate.reached()
             await pass_time(running, INVISIBLE_MS + REVIVE_MS)
@@ -109,6 +113,25 @@ async def test_a_redelivery_that_falls_due_meanwhile_goes_along(
         assert found(await pop(running)) == []
         await running.append(TOPIC, 0, b"c")
         assert found(await pop(running)) == [b"c"]
+
+
+async def test_a_redelivery_that_falls_due_before_the_disk_fails_comes(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_messages(start_broker, b"a", flush=FlushDiskType.ASYNC_FLUSH) as running:
+        await pop(running)
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert found(await pop(running)) == [b"a"]
+        with monkeypatch.context() as patch:
+            before_call(patch, "fsync", MARKS, failing(errno.EIO))
+            with holding(patch, "fsync", MARKS) as gate:
+                emptying = asyncio.ensure_future(empty(running, RETRY_TOPIC))
+                await gate.reached()
+                await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+                assert found(await pop(running)) == []
+            assert await emptying == ResponseCode.SYSTEM_ERROR
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert found(await pop(running)) == [b"a"]
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))

@@ -144,10 +144,10 @@ class TopicAdminService:
                 await self._empty(each)
 
     async def _empty(self, topic: str) -> None:
-        # Messages that readers do not see yet go, too.
-        await self._admission.appends_over()
-        self._store.deletions.check(topic)
-        with saving(f"topic {topic!r}"):
+        with saving(f"topic {topic!r}"), self._store.deletions.emptying(topic):
+            # Messages that readers do not see yet go, too.
+            await self._admission.appends_over()
+            self._store.deletions.check(topic)
             await self._contents.empty(topic)
 
     async def _pop_retry_topics(self, topic: str) -> list[str]:

@@ -184,6 +184,7 @@ class ReviveQueue:
         # Other tasks ran: a topic may be gone.
         if not (left and topic in self._topics and self._is_wanted(waiting)):
             return
+        self._store.deletions.check_redelivery(point.topic)
         found = self._records(point, left)
         if found:
             self._append(queue, point, numbers_of(waiting.entry.physical_offset, found), found)
