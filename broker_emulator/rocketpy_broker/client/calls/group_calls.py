@@ -80,8 +80,8 @@ def _checked(settings: Mapping[str, bool | int]) -> Mapping[str, bool | int]:
             raise ClientError(
                 f"the group's setting is unknown: {name}. Accepted are {', '.join(FIELDS)}"
             )
+        kind = "a bool" if name in BOOL_FIELDS else "an int"
         if not isinstance(value, int):
-            kind = "a bool" if name in BOOL_FIELDS else "an int"
             raise ClientError(f"the group's setting {name} is {value!r}, accepted is {kind}")
     return settings
 
