@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.errors import ParameterConflictError
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DelayLevels
@@ -16,6 +16,7 @@ KIB = 1024
 MIB = 1024 * KIB
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
+_NO_PAIR = "there is no certificate; give --tls-certificate and --tls-key, or --tls-self-signed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,26 +204,25 @@ class ServerTls:
 
         Raises ParameterIllegalError.
         """
-        if (certificate is None) != (key is None):
-            accepted = "a certificate and its key"
-            raise ParameterIllegalError(
-                "--tls-certificate, --tls-key", [certificate, key], accepted
-            )
+        if key is None and certificate is not None:
+            conflict = "--tls-key is missing; give both, or none"
+            raise ParameterConflictError("--tls-certificate", str(certificate), conflict)
+        if certificate is None and key is not None:
+            conflict = "--tls-certificate is missing; give both, or none"
+            raise ParameterConflictError("--tls-key", str(key), conflict)
         if is_self_signed and certificate is not None:
-            accepted = "left out with --tls-certificate"
-            raise ParameterIllegalError("--tls-self-signed", is_self_signed, accepted)
+            conflict = "--tls-self-signed is given too; leave out one of them"
+            raise ParameterConflictError("--tls-certificate", str(certificate), conflict)
         has_pair = is_self_signed or certificate is not None
         if mode is None:
             mode = TlsMode.PERMISSIVE if has_pair else TlsMode.DISABLED
         if mode is not TlsMode.DISABLED and not has_pair:
-            accepted = "disabled, or with --tls-certificate and --tls-key, or --tls-self-signed"
-            raise ParameterIllegalError("--tls-mode", mode.value, accepted)
+            raise ParameterConflictError("--tls-mode", mode.value, _NO_PAIR)
         if client_ca is not None and not has_pair:
-            accepted = "left out without --tls-certificate and --tls-self-signed"
-            raise ParameterIllegalError("--tls-client-ca", client_ca, accepted)
+            raise ParameterConflictError("--tls-client-ca", str(client_ca), _NO_PAIR)
         if port is not None and mode is not TlsMode.PERMISSIVE:
-            accepted = "left out unless --tls-mode is permissive"
-            raise ParameterIllegalError("--tls-port", port, accepted)
+            conflict = f"--tls-mode is {mode.value!r}; leave it out, or set --tls-mode permissive"
+            raise ParameterConflictError("--tls-port", port, conflict)
         paths = [
             None if each is None else each.absolute() for each in (certificate, key, client_ca)
         ]

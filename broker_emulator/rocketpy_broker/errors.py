@@ -31,6 +31,7 @@
     ├── PermissionDeniedError         a topic or queue without the permission
     ├── TransactionEndError           a transaction that cannot be ended as requested
     ├── ParameterIllegalError         any other illegal value of a request
+    │   └── ParameterConflictError    a value that does not go with another one
     ├── ClientsFullError              a limit of clients, groups or locks is reached
     ├── AnswerTooLargeError           an answer that no frame holds
     ├── NoConsumerError               a consumer group without clients
@@ -327,11 +328,18 @@ class ParameterIllegalError(BrokerError):
     """The value of a parameter is not accepted."""
 
     code = ResponseCode.INVALID_PARAMETER
+    _link = "accepted is"
 
     def __init__(self, name: str, value: object, accepted: str) -> None:
-        super().__init__(f"{name} is {value!r:.200}, accepted is {accepted}")
+        super().__init__(f"{name} is {value!r:.200}, {self._link} {accepted}")
         self.name = name
         self.value = value
+
+
+class ParameterConflictError(ParameterIllegalError):
+    """The value does not go with another one; the text names both and the way out."""
+
+    _link = "but"
 
 
 class ClientsFullError(BrokerError):

@@ -102,7 +102,7 @@ def tls_config() -> TlsConfig | None:
 @contextmanager
 def asking(endpoint: str) -> Iterator[BrokerConnection]:
     """Yields a connection to the broker; ends the command with the remark of an error."""
-    user = user_credentials.present()
+    user = user_credentials.current_user()
     quiet_grpc()
     try:
         opened = BrokerConnection(

@@ -1,6 +1,6 @@
 """The user in whose name a command calls a broker.
 
-The program's first options or the environment name it. No output shows the secret key.
+It comes from options before the command, or from the environment. No output shows the secret key.
 State: the user of the running command.
 """
 
@@ -19,14 +19,14 @@ class UserCredentials:
 
 
 _NO_USER = UserCredentials()
-_present: ContextVar[UserCredentials] = ContextVar("user", default=_NO_USER)
+_current_user: ContextVar[UserCredentials] = ContextVar("user", default=_NO_USER)
 
 
 def sign_in(access_key: str, secret_key: str) -> None:
     """Sets the user of all further calls; empty texts set none."""
-    _present.set(UserCredentials(access_key or None, secret_key or None))
+    _current_user.set(UserCredentials(access_key or None, secret_key or None))
 
 
-def present() -> UserCredentials:
+def current_user() -> UserCredentials:
     """Returns the user of the running command."""
-    return _present.get()
+    return _current_user.get()

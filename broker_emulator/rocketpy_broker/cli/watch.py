@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -50,7 +50,7 @@ def show(frame: QueryView, *, as_json: bool) -> None:
         typer.echo(f"rocketpy: {note}", err=True)
 
 
-def watch(query: Callable[[], QueryView], seconds: float, *, as_json: bool) -> None:
+def watch(query: Callable[[], QueryView], seconds: float, *, as_json: bool) -> NoReturn:
     """Shows frames until interrupted. Raises the errors of `query` and KeyboardInterrupt."""
     if sys.stdout.isatty() and not as_json:
         _watch_in_place(query, seconds)
@@ -69,7 +69,7 @@ def watch(query: Callable[[], QueryView], seconds: float, *, as_json: bool) -> N
             leave_pipe()
 
 
-def _watch_in_place(query: Callable[[], QueryView], seconds: float) -> None:
+def _watch_in_place(query: Callable[[], QueryView], seconds: float) -> NoReturn:
     with Live(console=Console(), auto_refresh=False) as live:
         while True:
             frame = query()

@@ -1,4 +1,4 @@
-"""A broker's information, status and users, and its store's backup."""
+"""Calls about a broker: information, status, users, backup, promotion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from grpc_health.v1 import health_pb2
 
-from rocketpy_broker.client.connection import BrokerConnection, check
+from rocketpy_broker.client.connection import BrokerConnection, raise_refusal
 from rocketpy_broker.client.errors import ClientError
 from rocketpy_broker.runtime.clock import SystemClock, pause
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -35,7 +35,7 @@ def backup_store(connection: BrokerConnection) -> Iterator[admin_pb2.BackupStore
     try:
         with connection.faults():
             for response in call:
-                check(response.status)
+                raise_refusal(response.status)
                 yield response
     finally:
         call.cancel()
@@ -55,7 +55,10 @@ def broker_status(connection: BrokerConnection) -> admin_pb2.GetBrokerStatusResp
 def promote(
     connection: BrokerConnection, *, role: str = "", force: bool = False
 ) -> admin_pb2.PromoteResponse:
-    """Makes a slave a master, by default ASYNC_MASTER. Raises UnreachableError, RefusedError."""
+    """Makes a slave a master, with the role ASYNC_MASTER unless `role` is given.
+
+    With `force` also a slave that its master still serves. Raises UnreachableError, RefusedError.
+    """
     request = admin_pb2.PromoteRequest(force=force, broker_role=role)
     answer: admin_pb2.PromoteResponse = connection.ask(connection.admin.Promote, request)
     return answer

@@ -136,7 +136,7 @@ class BrokerConnection:
         """Returns the broker's answer to a request. Raises UnreachableError, RefusedError."""
         with self.faults():
             answer = method(request, timeout=seconds_max or self.seconds_max)
-        check(answer.status)
+        raise_refusal(answer.status)
         return answer
 
     def pages(
@@ -214,7 +214,11 @@ class BrokerConnection:
             self.admin.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest()
         )
         if info.body_bytes_max <= 0 or info.request_bytes_max <= 0:
-            raise UnreadableError("the broker's answer to GetBrokerInfo has no limits")
+            raise UnreadableError(
+                f"the broker at {self.endpoint} answers GetBrokerInfo with body_bytes_max "
+                f"{info.body_bytes_max} and request_bytes_max {info.request_bytes_max}, accepted "
+                "is more than 0. Name the endpoint of another broker"
+            )
         return info
 
     def health(self, seconds_max: float) -> health_pb2.HealthCheckResponse.ServingStatus:
@@ -244,7 +248,9 @@ def check_endpoint(endpoint: object) -> None:
     # The last part of an IPv6 address without brackets would count as the port.
     is_host = "/" not in host and host.split() == [host] and not _is_bare_v6(host)
     if not (is_host and is_port(port)):
-        raise ClientError(f"the endpoint is {endpoint!r}, accepted is host:port")
+        raise ClientError(
+            f"the endpoint is {endpoint!r}, accepted is host:port, an IPv6 address in brackets"
+        )
 
 
 def _is_bare_v6(host: str) -> bool:
@@ -288,7 +294,7 @@ def only(answers: Sequence[T], of: str) -> T:
     return answers[0]
 
 
-def check(status: common_pb2.Status) -> None:
+def raise_refusal(status: common_pb2.Status) -> None:
     """Raises RefusedError unless the status is success."""
     if status.code:
         raise RefusedError(status.code, status.remark)

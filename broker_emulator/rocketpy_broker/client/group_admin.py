@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from google.protobuf.descriptor import FieldDescriptor
+
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.contract_json import camel
 from rocketpy_broker.runtime.time_format import ms_of_time
@@ -20,6 +22,11 @@ FIELDS = tuple(
     each.name
     for each in groups_pb2.GroupConfig.DESCRIPTOR.fields
     if each.name not in {"consumer_group", "attributes"}
+)
+BOOL_FIELDS = frozenset(
+    each.name
+    for each in groups_pb2.GroupConfig.DESCRIPTOR.fields
+    if each.type == FieldDescriptor.TYPE_BOOL
 )
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import grpc
 
-from rocketpy_broker.client.connection import BrokerConnection, check
+from rocketpy_broker.client.connection import BrokerConnection, raise_refusal
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 
@@ -125,5 +125,5 @@ def listening(
 
 def _checked(call: Iterator[groups_pb2.Notice]) -> Iterator[groups_pb2.Notice]:
     for notice in call:
-        check(notice.status)
+        raise_refusal(notice.status)
         yield notice

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from rocketpy_broker.client.connection import (
     BrokerConnection,
-    check,
     last_name,
     only,
+    raise_refusal,
 )
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.runtime.time_format import ms_of_time
@@ -146,5 +146,5 @@ def _query(
 def _queues(response: broker_pb2.QueryOffsetsResponse) -> Sequence[broker_pb2.QueueOffsets]:
     """Returns the queues of the requested topic. Raises RefusedError, UnreadableError."""
     topic = only(response.topics, "a topic")
-    check(topic.status)
+    raise_refusal(topic.status)
     return topic.queues

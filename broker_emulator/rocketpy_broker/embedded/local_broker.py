@@ -219,7 +219,10 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
         if self._tls.certificate is None:
             return str(self.data / "config" / "tls" / "ca.pem")
         if self._tls.ca is None:
-            raise LocalBrokerError("the authority of the certificate is unknown; set LocalTls.ca")
+            raise LocalBrokerError(
+                "tls_ca_file is unknown: LocalTls names a certificate without its authority; set "
+                "LocalTls.ca"
+            )
         return str(self._tls.ca)
 
     @property
@@ -341,7 +344,10 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
             raise LocalBrokerError(error.remark) from error
         except OSError as error:
             where = self._given_data or "a temporary directory"
-            raise LocalBrokerError(f"the store cannot be created in {where}: {error}") from error
+            raise LocalBrokerError(
+                f"the store, or its users' file, cannot be written in {where} ({error.strerror}); "
+                "name another data directory"
+            ) from error
 
     def _reserve_port(self) -> int:
         port = ReservedPort()

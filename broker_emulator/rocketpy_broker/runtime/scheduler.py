@@ -3,7 +3,8 @@
 Small calls take no slot: they are answered as they come. A task splits work of more than a few
 milliseconds into steps and takes a slot before each step. The scheduler grants one slot, lets the
 loop handle other events PASSES times, and then grants the next slot. So small calls wait for at
-most one scheduler slot of bulk work; bulk work is never starved.
+most one scheduler slot of bulk work; bulk work is never starved. Limit: the
+loop is never busy for more than 20 ms.
 
 Slots go round by connection and kind: a connection gets no more slots by more requests. A slot ends
 with its step and holds nothing, so a cancelled caller or a lost client needs no cleanup.

@@ -40,7 +40,7 @@ _SINK = OptionTable(
 
 _TIMES = ((STARTING_TIMESTAMP, "starting_timestamp"), (ENDING_TIMESTAMP, "ending_timestamp"))
 # Options that endpoints refuse, besides the connection options.
-OF_CLUSTERS = ("pullsInFlightMax", "brokerUnavailableTimeout")
+CLUSTER_ONLY = ("pullsInFlightMax", "brokerUnavailableTimeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class SourceOptions:
         """
         values = parse(options, _SOURCE, is_shared=is_shared)
         tls = tls_of(values, given_options(options))
-        values["cluster"] = cluster_of(values, given_options(options), OF_CLUSTERS, tls)
+        values["cluster"] = cluster_of(values, given_options(options), CLUSTER_ONLY, tls)
         topic, topics = values.pop("topic"), values.pop("topics")
         chosen = [kind for kind in (topic, topics, values["topic_pattern"]) if kind is not None]
         if len(chosen) != 1:
@@ -228,7 +228,7 @@ class SinkOptions:
 _BY_BROKER = 'JSON names brokers: `{"orders":{"broker-a":{"0":12}}}`'
 _NO_MEANING = "no meaning: nothing is committed"
 # Differences on a cluster, by option.
-ON_CLUSTERS = {
+CLUSTER_DIFFERENCES = {
     "endpoints": "refused; use nameServer",
     "startingOffsets": _BY_BROKER,
     "endingOffsets": _BY_BROKER,
@@ -254,5 +254,5 @@ ON_CLUSTERS = {
 def cluster_table() -> str:
     """Returns each option's behaviour on a cluster, as a Markdown table for the documentation."""
     names = dict.fromkeys(spec.name for spec in (*SOURCE_OPTIONS, *SINK_OPTIONS))
-    rows = [f"| `{name}` | {ON_CLUSTERS.get(name, 'yes')} |" for name in names]
+    rows = [f"| `{name}` | {CLUSTER_DIFFERENCES.get(name, 'yes')} |" for name in names]
     return "\n".join(["| option | on a cluster |", "|---|---|", *rows])

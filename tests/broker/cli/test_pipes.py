@@ -242,4 +242,5 @@ def test_output_that_is_closed_swallows_what_is_printed(rocketpy_broker: LocalBr
 def test_an_endpoint_of_another_form_is_refused(endpoint: str) -> None:
     done = CliRunner().invoke(app, ["topic", "list", "--endpoint", endpoint])
     assert done.exit_code == 1
-    assert done.output == f"rocketpy: the endpoint is {endpoint!r}, accepted is host:port\n"
+    accepted = "accepted is host:port, an IPv6 address in brackets"
+    assert done.output == f"rocketpy: the endpoint is {endpoint!r}, {accepted}\n"

@@ -175,7 +175,7 @@ def test_a_time_out_without_an_end_is_one(rocketpy_broker: LocalBroker, seconds:
         (" 127.0.0.1:8081", {}, "the endpoint is ' 127.0.0.1:8081', accepted is host:port"),
         ("a b:8081", {}, "accepted is host:port"),
         ("::1:8081", {}, "the endpoint is '::1:8081', accepted is host:port"),
-        (None, {}, "the endpoint is None, accepted is host:port"),
+        (None, {}, "is None, accepted is host:port, an IPv6 address in brackets"),
         (8081, {}, "the endpoint is 8081, accepted is host:port"),
         ("h:1", {"access_key": "a"}, "access_key and secret_key go together"),
         ("h:1", {"tls_ca_file": "ca.pem"}, "options of TLS are set without tls; set it as well"),

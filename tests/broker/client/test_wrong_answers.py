@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.errors import UnreadableError
+from rocketpy_broker.client.errors import SendError, UnreadableError
 from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.messages.lookup import message_at, query_messages
 from rocketpy_broker.client.messages.model import Message
+from rocketpy_broker.client.messages.sender import MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.rocketpy.v1 import (
@@ -57,6 +59,7 @@ class WrongBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     pulls: int = 0
     committed: list[int] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)
+    bytes_max: int = 0
 
     def QueryOffsets(  # noqa: N802 (a method of the contract)
         self, _request: broker_pb2.QueryOffsetsRequest, _context: grpc.ServicerContext
@@ -82,6 +85,25 @@ class WrongBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         self.pulls += 1
         assert self.pulls < 100, "it is asked without end"
         return iter(self.answers)
+
+    def Append(  # noqa: N802 (a method of the contract)
+        self, requests: Iterator[broker_pb2.AppendRequest], _context: grpc.ServicerContext
+    ) -> Iterator[broker_pb2.AppendResponse]:
+        for request in list(requests)[1:]:
+            yield broker_pb2.AppendResponse(queue_id=request.queue_id, record_count=1)
+
+    def GetBrokerInfo(  # noqa: N802 (a method of the contract)
+        self, _request: admin_pb2.GetBrokerInfoRequest, _context: grpc.ServicerContext
+    ) -> admin_pb2.GetBrokerInfoResponse:
+        return admin_pb2.GetBrokerInfoResponse(
+            body_bytes_max=self.bytes_max, request_bytes_max=self.bytes_max
+        )
+
+    def ListTopics(  # noqa: N802 (a method of the contract)
+        self, _request: admin_pb2.ListTopicsRequest, _context: grpc.ServicerContext
+    ) -> admin_pb2.ListTopicsResponse:
+        topic = admin_pb2.TopicConfig(topic="T", read_queue_nums=3, write_queue_nums=3, perm=6)
+        return admin_pb2.ListTopicsResponse(configs=[topic])
 
     def QueryMessage(  # noqa: N802 (a method of the contract)
         self, _request: admin_pb2.QueryMessageRequest, _context: grpc.ServicerContext
@@ -207,3 +229,20 @@ def test_messages_by_key_have_sizes(
     servicer.answers = [odd(sizes)]
     with pytest.raises(UnreadableError, match="the broker's answer is damaged"):
         query_messages(connection, "T", "k", 10)
+
+
+def test_limits_of_zero_are_an_error(broker: tuple[WrongBroker, BrokerConnection]) -> None:
+    _, connection = broker
+    said = f"the broker at {connection.endpoint} answers .* body_bytes_max 0 .* more than 0"
+    with pytest.raises(UnreadableError, match=said):
+        _ = connection.limits
+
+
+def test_a_call_that_ends_before_its_last_answer_is_an_error(
+    broker: tuple[WrongBroker, BrokerConnection],
+) -> None:
+    servicer, connection = broker
+    servicer.bytes_max = 1 << 20
+    said = f"{connection.endpoint} answered 2 of 3 blocks and ended the call; send the rest again"
+    with pytest.raises(SendError, match=said):
+        list(MessageSender(connection, "T").send([OutgoingMessage(b"x")] * 3))

@@ -145,7 +145,7 @@ def test_a_second_start_is_refused_and_harms_nothing(broker: LocalBroker) -> Non
 
 
 def test_a_store_that_cannot_be_made_is_named() -> None:
-    with pytest.raises(LocalBrokerError, match="/proc/none"):
+    with pytest.raises(LocalBrokerError, match=r"written in /proc/none \(.*\); name another data"):
         LocalBroker("/proc/none").start()
 
 

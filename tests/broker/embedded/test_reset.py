@@ -128,7 +128,14 @@ def test_groups_have_settings_and_places(broker: LocalBroker) -> None:
             lambda b: b.create_group("G", retries=1),
             "setting is unknown: retries. Accepted",
         ),
-        (lambda b: b.update_group("G", retry_max_times="1"), "retry_max_times is '1', accepted"),
+        (
+            lambda b: b.update_group("G", retry_max_times="1"),
+            "the group's setting retry_max_times is '1', accepted is an int",
+        ),
+        (
+            lambda b: b.create_group("G", consume_enable="no"),
+            "the group's setting consume_enable is 'no', accepted is a bool",
+        ),
         (lambda b: b.update_group("none", retry_max_times=1), "none"),
         (lambda b: b.reset_group("T", "G", "begin"), "to is 'begin', accepted is 'earliest'"),
         (lambda b: b.reset_group("T", "G", b.now().replace(tzinfo=None)), "has no time zone"),

@@ -18,7 +18,7 @@ from pyspark_rocketpy.options.retry_options import RETRY_OPTIONS
 from pyspark_rocketpy.options.sink_specs import SINK_OPTIONS
 from pyspark_rocketpy.options.source_specs import SOURCE_OPTIONS
 from pyspark_rocketpy.options.specs import option_table
-from pyspark_rocketpy.options.values import ON_CLUSTERS, cluster_table
+from pyspark_rocketpy.options.values import CLUSTER_DIFFERENCES, cluster_table
 from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
 from tests.project.documents.api_tables import api_table, route_table, status_table
@@ -84,7 +84,7 @@ def test_a_table_of_a_document_is_the_codes(path: str, name: str, table: str) ->
 
 
 def test_what_is_said_of_options_on_clusters_is_of_options_that_exist() -> None:
-    assert ON_CLUSTERS.keys() <= {spec.name for spec in (*SOURCE_OPTIONS, *SINK_OPTIONS)}
+    assert CLUSTER_DIFFERENCES.keys() <= {spec.name for spec in (*SOURCE_OPTIONS, *SINK_OPTIONS)}
 
 
 def test_every_request_code_has_tests_and_every_named_test_is_there() -> None:

@@ -50,7 +50,9 @@ def backup(
     ],
     endpoint: Annotated[
         str,
-        typer.Option(help="host:port of the broker; not with SOURCE.", envvar="ROCKETPY_ENDPOINT"),
+        typer.Option(
+            help="host:port of the broker; unused with SOURCE.", envvar="ROCKETPY_ENDPOINT"
+        ),
     ] = DEFAULT_ENDPOINT,
     new_store_id: Annotated[
         bool,
@@ -66,7 +68,10 @@ def backup(
 ) -> None:
     """Copy the store of a running or a stopped broker; sends and pulls go on."""
     if len(paths) > PATHS_MAX:
-        raise typer.BadParameter("accepted is [SOURCE] DEST", param_hint="paths")
+        raise typer.BadParameter(
+            f"{len(paths)} paths are given; give [SOURCE] DEST, quoted if a name has spaces",
+            param_hint="paths",
+        )
     process_tuning.raise_descriptor_limit()
     finish = Finish(new_store_id=new_store_id, check=check)
     target = BackupTarget(paths[-1])
@@ -104,8 +109,11 @@ def _copy_stopped(source: Path, target: BackupTarget) -> None:
         with StoppedStore(source) as store, progress("Copying", store.total_bytes) as advance:
             store.copy(target, advance)
     except StoreLockedError as error:
-        way = "to copy the store of a running broker, name its --endpoint in place of SOURCE"
-        typer.echo(f"rocketpy store: {error}; {way}", err=True)
+        typer.echo(
+            f"rocketpy store: {source} is in use by a running broker; name its --endpoint in place "
+            "of SOURCE",
+            err=True,
+        )
         raise typer.Exit(EXIT_NO_STORE) from error
 
 
@@ -122,6 +130,7 @@ def _copy_served(connection: BrokerConnection, target: BackupTarget) -> None:
     with progress("Copying", start.total_bytes) as advance:
         for response in itertools.chain([start], responses):
             if response.is_start:
+                # The broker may start the copy again: a later start voids the earlier pieces.
                 start = response
                 target.begin(start.total_bytes)
             for piece in response.pieces:

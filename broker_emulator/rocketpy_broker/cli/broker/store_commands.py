@@ -182,7 +182,7 @@ def align(
 
 def _connection(address: str) -> RemotingClient:
     host, port = host_and_port(address)
-    given = user_credentials.present()
+    given = user_credentials.current_user()
     user = None
     if given.access_key is not None:
         user = SigningUser(given.access_key, given.secret_key or "")

@@ -1,6 +1,7 @@
 """`rocketpy dlq …`: the dead letters of consumer groups.
 
-Messages that `resend` sent before a crash stay. `resend` does not remove dead letters.
+`resend` keeps the dead letters. After a crash in the middle, the messages that it has sent stay
+sent.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ GroupToList = Annotated[
         show_default=False,
     ),
 ]
-# The place of the name before it was an argument.
+# The old form of GROUP, kept for scripts.
 OldGroup = Annotated[str | None, typer.Option("--group", hidden=True)]
 Keys = Annotated[
     list[str] | None,
@@ -145,7 +146,7 @@ def resend_of_group(
     begin: Begin = None,
     everything: Annotated[
         bool,
-        typer.Option("--all", help="All dead letters, as without an option that selects them."),
+        typer.Option("--all", help="All dead letters; this is the default."),
     ] = False,
     to: Annotated[
         str | None,
@@ -156,9 +157,9 @@ def resend_of_group(
 ) -> None:
     """Send dead letters again, each to the topic that it was first sent to.
 
-    Every group of that topic reads them. They are sent with the topic's message type; a topic of
-    delayed messages has them at once. They stay dead letters, and a second command sends them
-    a second time.
+    Every group of that topic reads them. They are sent with the topic's message type; to a topic
+    of delayed messages they go without a delay. They stay dead letters, and a second command sends
+    them a second time.
     """
     group = _one_of(group, old_group)
     if group is None:

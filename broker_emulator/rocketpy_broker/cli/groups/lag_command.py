@@ -51,25 +51,25 @@ def lag(
 ) -> None:
     """Show the lag of consumer groups in topics.
 
-    For one group and one topic, queue by queue. A group without a record at the broker is unknown,
-    and all messages are ahead of it.
+    One group and one topic are shown queue by queue. A group without a record at the broker is
+    unknown, and all messages are ahead of it.
     """
-    names, of_groups = list(dict.fromkeys(topics or ())), list(dict.fromkeys(groups or ()))
-    if not (names or of_groups):
+    topic_names, group_names = (list(dict.fromkeys(given or ())) for given in (topics, groups))
+    if not (topic_names or group_names):
         raise typer.BadParameter(
             "name a topic, or a group with --group; `rocketpy group list` lists the groups"
         )
     with asking(endpoint) as connection:
 
         def query() -> QueryView:
-            return _frame(connection, names, of_groups)
+            return _view(connection, topic_names, group_names)
 
         if is_watching:
             watch(query, interval, as_json=as_json)
         show(query(), as_json=as_json)
 
 
-def _frame(connection: BrokerConnection, topics: Sequence[str], groups: Sequence[str]) -> QueryView:
+def _view(connection: BrokerConnection, topics: Sequence[str], groups: Sequence[str]) -> QueryView:
     if not topics:
         return _of_groups(connection, groups)
     if not groups:

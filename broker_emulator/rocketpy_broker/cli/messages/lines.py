@@ -48,7 +48,7 @@ def open_lines(path: str, template: OutgoingMessage | None = None) -> Iterator[M
             else:
                 file = closing.enter_context(Path(path).open("rb"))
             if path == STANDARD_INPUT or not file.seekable():
-                file = _copied(file, closing.enter_context(tempfile.TemporaryFile()))
+                file = _copied(path, file, closing.enter_context(tempfile.TemporaryFile()))
         except OSError as error:
             raise MessageLineError(f"{path} cannot be read ({error.strerror})") from error
         yield MessageLines(path, file, parse)
@@ -69,14 +69,15 @@ def _with_body(template: OutgoingMessage, line: bytes) -> OutgoingMessage:
     return replace(template, body=line.removesuffix(b"\n").removesuffix(b"\r"))
 
 
-def _copied(file: IO[bytes], copy: IO[bytes]) -> IO[bytes]:
+def _copied(path: str, file: IO[bytes], copy: IO[bytes]) -> IO[bytes]:
     """Copies a file; returns the copy. Raises MessageLineError above COPIED_BYTES_MAX."""
+    name = "standard input" if path == STANDARD_INPUT else path
     while piece := file.read(COPY_BYTES):
         copy.write(piece)
         if copy.tell() > COPIED_BYTES_MAX:
             raise MessageLineError(
-                "nothing was sent: standard input is too long to be checked first, limit "
-                f"{COPIED_BYTES_MAX} bytes. Send it in parts, or as a file"
+                f"nothing was sent: {name} is too long to be checked before the send, limit "
+                f"{COPIED_BYTES_MAX} bytes for a pipe. Send it in parts, or name a file"
             )
     return copy
 

@@ -1,4 +1,4 @@
-"""Base of the calls, also of forked processes."""
+"""Base of the calls; forked processes make them in helper processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class BrokerCalls(ABC):
         """Raises BrokerError if no call can work."""
 
     def _born_ms(self, _connection: BrokerConnection) -> int | None:
-        """Returns the time of a new half message in ms since 1970; None is this program's time."""
+        """Returns the time of a new half message in ms since 1970.
+
+        None: the caller takes this program's time.
+        """
         return None
 
     @contextmanager

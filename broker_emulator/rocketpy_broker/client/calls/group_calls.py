@@ -9,7 +9,13 @@ from rocketpy_broker.client import group_admin
 from rocketpy_broker.client.calls.arguments import check_time
 from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.errors import ClientError
-from rocketpy_broker.client.group_admin import FIELDS, NAMED_TARGETS, GroupDetails, ResetQueue
+from rocketpy_broker.client.group_admin import (
+    BOOL_FIELDS,
+    FIELDS,
+    NAMED_TARGETS,
+    GroupDetails,
+    ResetQueue,
+)
 
 
 class GroupCalls(BrokerCalls):
@@ -74,8 +80,9 @@ def _checked(settings: Mapping[str, bool | int]) -> Mapping[str, bool | int]:
             raise ClientError(
                 f"the group's setting is unknown: {name}. Accepted are {', '.join(FIELDS)}"
             )
+        kind = "a bool" if name in BOOL_FIELDS else "an int"
         if not isinstance(value, int):
-            raise ClientError(f"{name} is {value!r}, accepted is a bool or an int")
+            raise ClientError(f"the group's setting {name} is {value!r}, accepted is {kind}")
     return settings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocketpy_broker.client import topics
+from rocketpy_broker.client import topics as topic_client
 from rocketpy_broker.client.calls.arguments import check_kind
 from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.errors import RefusedError
@@ -18,7 +18,7 @@ class TopicCalls(BrokerCalls):
     def create_topic(
         self,
         topic: str,
-        queues: int = topics.QUEUES_DEFAULT,
+        queues: int = topic_client.QUEUES_DEFAULT,
         *,
         exist_ok: bool = False,
         attributes: Mapping[str, str] | None = None,
@@ -30,13 +30,13 @@ class TopicCalls(BrokerCalls):
         """
         check_kind("attributes", attributes, Mapping | None, "a dict of str")
         with self._connection() as connection:
-            if exist_ok and topics.topic_exists(connection, topic):
+            if exist_ok and topic_client.topic_exists(connection, topic):
                 return
             try:
-                topics.create_topic(connection, topic, queues, attributes=attributes)
+                topic_client.create_topic(connection, topic, queues, attributes=attributes)
             except RefusedError:
                 # Another client may have created it meanwhile.
-                if not (exist_ok and topics.topic_exists(connection, topic)):
+                if not (exist_ok and topic_client.topic_exists(connection, topic)):
                     raise
 
     @call
@@ -56,7 +56,7 @@ class TopicCalls(BrokerCalls):
         """
         check_kind("attributes", attributes, Mapping | None, "a dict of str")
         with self._connection() as connection:
-            settings = topics.settings(
+            settings = topic_client.settings(
                 topic,
                 attributes,
                 removed_attributes,
@@ -65,28 +65,28 @@ class TopicCalls(BrokerCalls):
                 perm=perm,
                 order=order,
             )
-            return topics.update_topic(connection, settings)
+            return topic_client.update_topic(connection, settings)
 
     @call
     def topic(self, topic: str) -> Topic:
         """Returns the topic with all its settings."""
         with self._connection() as connection:
-            return topics.get_topic(connection, topic)
+            return topic_client.get_topic(connection, topic)
 
     @call
     def empty_topic(self, topic: str) -> None:
         """Removes the messages that `topic` has now; its settings and offsets stay."""
         with self._connection() as connection:
-            topics.empty_topic(connection, topic)
+            topic_client.empty_topic(connection, topic)
 
     @call
     def delete_topic(self, topic: str) -> None:
         """Deletes `topic` with all its messages and all progress in it."""
         with self._connection() as connection:
-            topics.delete_topic(connection, topic)
+            topic_client.delete_topic(connection, topic)
 
     @call
     def topics(self) -> list[str]:
         """Returns the names of all topics but the broker's own and the groups' retry topics."""
         with self._connection() as connection:
-            return [found.topic for found in topics.list_topics(connection)]
+            return [found.topic for found in topic_client.list_topics(connection)]

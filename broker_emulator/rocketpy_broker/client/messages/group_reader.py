@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rocketpy_broker.client.connection import BrokerConnection, check
+from rocketpy_broker.client.connection import BrokerConnection, raise_refusal
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.client.messages.pull_answers import pulled_messages
 from rocketpy_broker.client.messages.topic_reader import PULL_SECONDS_MAX
@@ -89,7 +89,7 @@ class GroupReader:
                 offsets.append(queue.max_offset if self._is_from_latest else queue.min_offset)
                 skipped.append(queue)
             else:
-                check(found.status)
+                raise_refusal(found.status)
                 is_there = queue.min_offset <= found.offset <= queue.max_offset
                 offsets.append(found.offset if is_there else queue.min_offset)
         if self._is_from_latest and skipped:

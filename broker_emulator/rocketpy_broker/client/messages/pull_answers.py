@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rocketpy_broker.client.connection import check
+from rocketpy_broker.client.connection import raise_refusal
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.client.messages.model import messages_of
 from rocketpy_broker.messages.stored import Message
@@ -40,7 +40,7 @@ def pulled_messages(
     head = response.head
     is_unmatched = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE
     if head.status.code not in _WITHOUT_MESSAGES:
-        check(head.status)
+        raise_refusal(head.status)
     elif not is_unmatched:
         return iter(()), max(offset, head.next_offset)
     end = head.next_offset

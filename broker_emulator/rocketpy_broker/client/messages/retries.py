@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from rocketpy_broker.client.connection import BrokerConnection, check, only
+from rocketpy_broker.client.connection import BrokerConnection, only, raise_refusal
 from rocketpy_broker.client.errors import RefusedError, UnreadableError
 from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.errors import ParameterIllegalError
@@ -42,7 +42,7 @@ def send_back(
     request = retry_pb2.SendBackRequest(consumer_group=group, messages=[message])
     response: retry_pb2.SendBackResponse = connection.ask(connection.retry.SendBack, request)
     answer = only(response.messages, offset_msg_id)
-    check(answer.status)
+    raise_refusal(answer.status)
     if answer.to not in _SENT_BACK_TO:
         raise UnreadableError(
             f"the broker sent {offset_msg_id!r} to {answer.to}, which is no destination"

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocketpy_broker.client.connection import BrokerConnection, check
+from rocketpy_broker.client.connection import BrokerConnection, raise_refusal
 from rocketpy_broker.client.errors import (
     ClientError,
     MessageIllegalError,
     SendError,
-    UnreachableError,
     UnreadableError,
 )
 from rocketpy_broker.client.topics import get_topic
@@ -130,7 +129,7 @@ class MessageSender:
         sent: dict[int, SentMessage] = {}
         try:
             for answer in self._append(self._blocks(batch), sent):
-                check(answer)
+                raise_refusal(answer)
         except ClientError as error:
             raise SendError(error, self.sent_count + len(sent)) from error
         return [sent[number] for number in range(len(batch))]
@@ -167,7 +166,10 @@ class MessageSender:
                     )
                 sent |= _places(block, response)
         if answered < len(given):
-            raise UnreachableError(self._connection.endpoint, "it ended the stream of blocks")
+            raise UnreadableError(
+                f"the broker at {self._connection.endpoint} answered {answered} of {len(given)} "
+                "blocks and ended the call; send the rest again"
+            )
         return refusals
 
     def _blocks(self, batch: list[OutgoingMessage]) -> Iterator[_QueueBlock]:

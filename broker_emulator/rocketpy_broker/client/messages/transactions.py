@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rocketpy_broker.client.connection import BrokerConnection, check, only
+from rocketpy_broker.client.connection import BrokerConnection, only, raise_refusal
 from rocketpy_broker.client.errors import MessageIllegalError, UnreadableError
 from rocketpy_broker.client.messages.sender import MessageChecker
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage, append_request
@@ -61,7 +61,7 @@ def prepare(
     with connection.faults():
         call = connection.broker.Append(iter([request]), timeout=connection.seconds_max)
         answer: broker_pb2.AppendResponse = only(list(call), topic)
-    check(answer.status)
+    raise_refusal(answer.status)
     if answer.record_count != 1:
         raise UnreadableError(f"the broker acknowledges {answer.record_count} half messages of 1")
     return Transaction(msg_id, producer_group, answer.physical_offset, answer.queue_offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy_broker.config import SLAVES_MAX, BrokerRole, Replication
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.errors import ParameterConflictError, ParameterIllegalError
 from rocketpy_broker.services.registration.addresses import host_and_port
 
 SLAVE_ID = 1
@@ -27,8 +27,8 @@ def replication_of(
         return _slave(found, broker_id, has_name_servers=has_name_servers)
     for option, given in (("--broker-id", broker_id), ("--master", master)):
         if given is not None:
-            accepted = f"left out with --broker-role {role.value}: it is of a SLAVE"
-            raise ParameterIllegalError(option, given, accepted)
+            conflict = f"--broker-role is {role.value!r}; leave it out: only a SLAVE has it"
+            raise ParameterConflictError(option, given, conflict)
     if in_sync_replicas is not None and not 1 <= in_sync_replicas <= SLAVES_MAX + 1:
         accepted = f"1 to {SLAVES_MAX + 1}"
         raise ParameterIllegalError("--in-sync-replicas", in_sync_replicas, accepted)
@@ -44,8 +44,8 @@ def _slave(given: Replication, broker_id: int | None, *, has_name_servers: bool)
     if not 1 <= broker_id <= SLAVES_MAX:
         raise ParameterIllegalError("--broker-id", broker_id, f"1 to {SLAVES_MAX}")
     if given.in_sync_replicas is not None:
-        accepted = "left out with --broker-role SLAVE: a slave acknowledges no message"
-        raise ParameterIllegalError("--in-sync-replicas", given.in_sync_replicas, accepted)
+        conflict = "--broker-role is 'SLAVE'; leave it out: a slave acknowledges no message"
+        raise ParameterConflictError("--in-sync-replicas", given.in_sync_replicas, conflict)
     if given.master is not None:
         host_and_port(given.master, "--master")
     elif not has_name_servers:

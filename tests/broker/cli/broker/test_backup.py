@@ -136,11 +136,12 @@ def test_b13_a_copy_into_its_own_store_is_refused(
 def test_b13_wrong_words_are_refused(tmp_path: Path, rocketpy_broker: LocalBroker) -> None:
     nothing = backup(tmp_path / "nothing", tmp_path / "copy")
     assert (nothing.exit_code, "is no store" in nothing.output) == (2, True)
-    assert backup("a", "b", "c").exit_code == 2
+    many = backup("a", "b", "c")
+    assert (many.exit_code, "3 paths are given; give [SOURCE] DEST" in many.output) == (2, True)
     used = backup(rocketpy_broker.data, tmp_path / "copy")
     assert used.exit_code == 2
-    assert "in use by another broker" in used.output
-    assert "name its --endpoint in place of SOURCE" in used.output
+    said = "is in use by a running broker; name its --endpoint in place of SOURCE\n"
+    assert used.output == f"rocketpy store: {rocketpy_broker.data} {said}"
     unreachable = backup(tmp_path / "copy", "--endpoint", "127.0.0.1:1")
     assert unreachable.exit_code == 1
     assert list(tmp_path.iterdir()) == []

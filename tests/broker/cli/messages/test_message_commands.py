@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -349,14 +351,24 @@ def test_what_would_become_something_else_is_refused(
     assert said in done.output
 
 
+@pytest.mark.parametrize("source", ["standard input", "pipe"])
 def test_input_that_is_too_much_to_copy_is_refused(
-    rocketpy_broker: LocalBroker, rocketpy_topic: str, monkeypatch: pytest.MonkeyPatch
+    rocketpy_broker: LocalBroker,
+    rocketpy_topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
 ) -> None:
     monkeypatch.setattr(message_lines, "COPIED_BYTES_MAX", 100)
     lines = '{"body": "x"}\n' * 10
-    done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", "-", stdin=lines)
+    path, name = "-", source
+    if source == "pipe":
+        path = name = str(tmp_path / "pipe")
+        os.mkfifo(path)
+        Thread(target=Path(path).write_text, args=[lines], daemon=True).start()
+    done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", path, stdin=lines)
     assert done.exit_code == 1
-    assert "limit 100 bytes" in done.output
+    assert f"{name} is too long to be checked before the send, limit 100 bytes" in done.output
     assert rocketpy_broker.messages(rocketpy_topic) == []
 
 

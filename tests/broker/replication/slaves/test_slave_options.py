@@ -36,14 +36,14 @@ def test_h01_a_slave_has_the_id_1_unless_another_one_is_given() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"broker_id": 1}, "--broker-id is 1, accepted is left out with --broker-role ASYNC_MAST"),
-        ({"role": SYNC, "port": 0, "master": MASTER}, "--master is '127.0.0.1:10911', accepted is"),
+        ({"broker_id": 1}, "--broker-id is 1, but --broker-role is 'ASYNC_MASTER'; leave it out"),
+        ({"role": SYNC, "port": 0, "master": MASTER}, "--master is '127.0.0.1:10911', but --brok"),
         ({"role": SYNC}, "--ha-port is None, accepted is a port"),
         ({"in_sync_replicas": 18}, "--in-sync-replicas is 18, accepted is 1 to 17"),
         ({"role": SLAVE}, "--master is None, accepted is the master's host:port, or use --name-s"),
         ({"role": SLAVE, "master": MASTER, "broker_id": 0}, "--broker-id is 0, accepted is 1 to"),
         ({"role": SLAVE, "master": MASTER, "broker_id": 17}, "--broker-id is 17, accepted is 1 to"),
-        ({"role": SLAVE, "master": MASTER, "in_sync_replicas": 2}, "--in-sync-replicas is 2, acc"),
+        ({"role": SLAVE, "master": MASTER, "in_sync_replicas": 2}, "--in-sync-replicas is 2, but"),
         ({"role": SLAVE, "master": "10911"}, "--master is '10911', accepted is host:port"),
         ({"role": SLAVE, "master": ""}, "--master is '', accepted is host:port"),
         ({"role": SLAVE, "master": "host:0"}, "--master is 'host:0', accepted is host:port"),

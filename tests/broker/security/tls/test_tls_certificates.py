@@ -112,14 +112,20 @@ async def test_a_bad_pair_ends_the_start_with_its_reason(
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"certificate": PATH}, "a certificate and its key"),
-        ({"key": PATH}, "a certificate and its key"),
-        ({"mode": TlsMode.ENFORCING}, "--tls-mode is 'enforcing'"),
-        ({"mode": TlsMode.PERMISSIVE, "client_ca": PATH}, "--tls-mode is 'permissive'"),
-        ({"client_ca": PATH}, "--tls-client-ca"),
-        ({"is_self_signed": True, "certificate": PATH, "key": PATH}, "--tls-self-signed"),
-        ({"port": 1}, "--tls-port"),
-        ({"is_self_signed": True, "mode": TlsMode.ENFORCING, "port": 1}, "--tls-port"),
+        ({"certificate": PATH}, f"--tls-certificate is '{PATH}', but --tls-key is missing; give"),
+        ({"key": PATH}, f"--tls-key is '{PATH}', but --tls-certificate is missing; give both, or"),
+        ({"mode": TlsMode.ENFORCING}, "--tls-mode is 'enforcing', but there is no certificate; g"),
+        ({"mode": TlsMode.PERMISSIVE, "client_ca": PATH}, "--tls-mode is 'permissive', but there"),
+        ({"client_ca": PATH}, f"--tls-client-ca is '{PATH}', but there is no certificate; give"),
+        (
+            {"is_self_signed": True, "certificate": PATH, "key": PATH},
+            f"--tls-certificate is '{PATH}', but --tls-self-signed is given too; leave out one",
+        ),
+        ({"port": 1}, "--tls-port is 1, but --tls-mode is 'disabled'; leave it out, or set --tls"),
+        (
+            {"is_self_signed": True, "mode": TlsMode.ENFORCING, "port": 1},
+            "--tls-port is 1, but --tls-mode is 'enforcing'; leave it out, or set --tls-mode",
+        ),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(

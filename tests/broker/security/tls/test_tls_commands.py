@@ -159,7 +159,7 @@ def test_a_local_broker_without_tls_has_no_addresses_of_it(tls_files: TlsFiles) 
     with pytest.raises(LocalBrokerError, match="give LocalBroker tls=True"):
         LocalBroker().tls_ca_file  # noqa: B018
     without_ca = LocalBroker(tls=LocalTls(tls_files.server.certificate, tls_files.server.key))
-    with pytest.raises(LocalBrokerError, match=r"set LocalTls\.ca"):
+    with pytest.raises(LocalBrokerError, match=r"tls_ca_file is unknown: .*set LocalTls\.ca"):
         without_ca.tls_ca_file  # noqa: B018
     broken = LocalBroker(tls=LocalTls(tls_files.server.certificate, tls_files.server.certificate))
     with pytest.raises(LocalBrokerError, match="--tls-key"), broken:
@@ -209,8 +209,11 @@ def test_the_commands_of_servers_serve_tls(tls_files: TlsFiles, tmp_path: Path) 
     ("words", "reason"),
     [
         (["broker", "--tls-mode", "enforcing"], "--tls-mode"),
-        (["broker", "--tls-self-signed", "--tls-mode", "enforcing", "--tls-port", "1"], "tls-port"),
-        (["broker", "--tls-certificate", "/no/c.pem"], "a certificate and its key"),
+        (
+            ["broker", "--tls-self-signed", "--tls-mode", "enforcing", "--tls-port", "1"],
+            "is 1, but --tls-mode is",
+        ),
+        (["broker", "--tls-certificate", "/no/c.pem"], "but --tls-key is missing; give both, or"),
         (["broker", "--name-server-tls-ca", "/no/ca.pem"], "without --name-server-tls"),
         (["broker", "--name-server-tls", "--name-server-tls-ca", "/no/ca.pem"], "No such file"),
         (["nameserver", "--tls-mode", "permissive"], "--tls-mode"),

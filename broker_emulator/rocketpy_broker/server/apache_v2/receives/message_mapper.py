@@ -1,9 +1,9 @@
 """Messages of deliveries and pulls, made of the records of a block.
 
 The digest is MD5 in upper-case hexadecimal digits, the only form that all SDKs read. The encoding
-is GZIP for a body that its producer sent so, else IDENTITY. Bodies that classic clients compressed
-in another way are inflated: no SDK can. An unreadable one is delivered as it is stored. Large
-bodies take a thread.
+is GZIP for a body that its producer compressed with GZIP, else IDENTITY. Bodies that classic
+clients compressed in another way are inflated here, because no SDK can do it. An unreadable one is
+delivered as it is stored. Large bodies take a thread.
 Source: GrpcConverter#buildMessage, docs/design/grpc_v2_semantics.md section 8.5.
 """
 
@@ -36,8 +36,8 @@ class MessageMapper:
     async def message(self, block: RecordBlock, row: int, topic: v2.Resource) -> v2.Message | None:
         """Returns the message of one record of a block; None for a damaged record.
 
-        `topic` is the topic that the client named. The message has no receipt handle, and the
-        attempt of the record.
+        `topic` is the topic that the client named. The message has no receipt handle; its delivery
+        attempt is the record's.
         """
         try:
             record = decode_record(block.data.data, int(block.positions[row])).record
