@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 
 import grpc
 import numpy as np
@@ -89,7 +90,7 @@ class WrongBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     def Append(  # noqa: N802 (a method of the contract)
         self, requests: Iterator[broker_pb2.AppendRequest], _context: grpc.ServicerContext
     ) -> Iterator[broker_pb2.AppendResponse]:
-        for request in list(requests)[1:]:
+        for request in islice(requests, 2):
             yield broker_pb2.AppendResponse(queue_id=request.queue_id, record_count=1)
 
     def GetBrokerInfo(  # noqa: N802 (a method of the contract)
@@ -243,6 +244,6 @@ def test_a_call_that_ends_before_its_last_answer_is_an_error(
 ) -> None:
     servicer, connection = broker
     servicer.bytes_max = 1 << 20
-    said = f"{connection.endpoint} answered 2 of 3 blocks and ended the call; send the rest again"
+    said = f"{connection.endpoint} acknowledged 2 of 3 messages and ended the call"
     with pytest.raises(SendError, match=said):
         list(MessageSender(connection, "T").send([OutgoingMessage(b"x")] * 3))

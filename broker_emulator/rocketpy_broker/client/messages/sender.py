@@ -130,6 +130,11 @@ class MessageSender:
         try:
             for answer in self._append(self._blocks(batch), sent):
                 raise_refusal(answer)
+            if len(sent) < len(batch):
+                raise UnreadableError(
+                    f"the broker at {self._connection.endpoint} acknowledged {len(sent)} of "
+                    f"{len(batch)} messages and ended the call; send the rest again"
+                )
         except ClientError as error:
             raise SendError(error, self.sent_count + len(sent)) from error
         return [sent[number] for number in range(len(batch))]
@@ -151,9 +156,7 @@ class MessageSender:
 
         with self._connection.faults():
             call = self._connection.broker.Append(requests(), timeout=BATCH_SECONDS_MAX)
-            answered = 0
             for response, block in zip(call, given, strict=False):
-                answered += 1
                 code = response.status.code
                 if code:
                     refusals.append(response.status)
@@ -165,11 +168,6 @@ class MessageSender:
                         f"which has {len(block.numbers)}"
                     )
                 sent |= _places(block, response)
-        if answered < len(given):
-            raise UnreadableError(
-                f"the broker at {self._connection.endpoint} answered {answered} of {len(given)} "
-                "blocks and ended the call; send the rest again"
-            )
         return refusals
 
     def _blocks(self, batch: list[OutgoingMessage]) -> Iterator[_QueueBlock]:
