@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import errno
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,7 +21,6 @@ from rocketpy_broker.errors import (
     TopicNotExistError,
 )
 from rocketpy_broker.hooks import Hook, HookAbortError, SendContext
-from rocketpy_broker.runtime.scheduler import PASSES, connection, running_scheduler
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.send import batcher as send_batcher
 from rocketpy_broker.services.send.blocks import Stored
@@ -325,46 +322,3 @@ async def test_p01_a_pass_of_the_loop_stores_few_messages_that_are_stored_alone(
         counts.append(len(blocks) - before)
     assert len(places(await sending)) == 20
     assert [count for count in counts if count] == [4, 4, 4, 4, 4]
-
-
-async def test_n13_messages_beyond_a_block_wait_for_slots_and_delay_no_other_topic(
-    running: RunningBroker,
-) -> None:
-    for topic in ("T", "U"):
-        await running.create_topic(topic)
-    large = message(bytes(SMALL_BYTES_MAX // 4 - 1_000))
-    bulk = asyncio.ensure_future(send_all(running, *20 * [(0, large)]))
-    await asyncio.sleep(0)
-    small = asyncio.ensure_future(send_all(running, (0, message(b"a", "U")), topic="U"))
-    ends = []
-    while not bulk.done():
-        ends.append(sends_of(running)._store.positions().log_end)
-        small_was_first = small.done()
-        await asyncio.sleep(0)
-    stored = [number for number, (end, after) in enumerate(pairwise(ends)) if end < after]
-    # The first block, and the small message, take no slot.
-    assert len(stored) == 6
-    assert all(after - before >= PASSES for before, after in pairwise(stored[2:]))
-    assert small_was_first
-    assert places(await bulk) == [(0, number) for number in range(20)]
-
-
-async def test_n13_bulk_of_two_topics_and_a_hundred_connections_is_stored_and_leaves_no_slots(
-    running: RunningBroker,
-) -> None:
-    sends = []
-    for topic in ("T", "U"):
-        await running.create_topic(topic)
-    larges = [message(bytes(SMALL_BYTES_MAX // 4 - 1_000), topic) for topic in ("T", "U")]
-    for number in range(200):
-        context = contextvars.copy_context()
-        context.run(connection.set, f"client {number // 2}")
-        large = larges[number % 2]
-        one = sends_of(running).append("TU"[number % 2], 0, large.records, large.record_sizes)
-        sends.append(context.run(asyncio.ensure_future, one))
-    answers = await asyncio.gather(*sends)
-    assert places(answers[0::2]) == [(0, number) for number in range(100)]
-    assert places(answers[1::2]) == [(0, number) for number in range(100)]
-    for _ in range(2 * PASSES * send_batcher.SLOTS_MAX):
-        await asyncio.sleep(0)
-    assert len(running_scheduler()) == 0

@@ -106,7 +106,8 @@ class SendBatcher:
     def _store_bulk(self, connection_id: str) -> None:
         """Stores a block of one topic in a slot of a connection."""
         if self._admission.is_writing:
-            self._admission.when_write_over(lambda: self._store_bulk(connection_id))
+            # Not at once: many slots may have been granted during the write.
+            self._admission.when_write_over(lambda: self._take_slot(connection_id))
             return
         self._waiting.remove(connection_id)
         if self._bulk:
@@ -126,8 +127,11 @@ class SendBatcher:
     def _wait_for_slot(self, connection_id: str) -> None:
         if connection_id not in self._waiting and len(self._waiting) < SLOTS_MAX:
             self._waiting.add(connection_id)
-            slot = running_scheduler().slot(connection_id, "send")
-            slot.add_done_callback(lambda _: self._store_bulk(connection_id))
+            self._take_slot(connection_id)
+
+    def _take_slot(self, connection_id: str) -> None:
+        slot = running_scheduler().slot(connection_id, "send")
+        slot.add_done_callback(lambda _: self._store_bulk(connection_id))
 
     def _store_block(self, topic: str, sends: list[Send]) -> None:
         """Stores messages of senders that still wait."""
@@ -198,7 +202,8 @@ def _count_of_block(sends: list[Send], *, has_hooks: bool) -> int:
     weight = 0
     for count, send in enumerate(sends[:BATCH_SENDS_MAX]):
         # The search in a record costs as much as its checks, so only this block's are searched.
-        weight += _weight(send.record, has_hooks)
+        # The messages of cancelled senders are not stored.
+        weight += 0 if send.stored.done() else _weight(send.record, has_hooks)
         if weight > SMALL_BYTES_MAX:
             return max(count, 1)
     return min(len(sends), BATCH_SENDS_MAX)
