@@ -210,14 +210,13 @@ class TopicDeletions:
         finally:
             self._refused.discard(topic)
 
-    def check_redelivery(self, topic: str) -> None:
-        """Raises StoreClosedError for a topic that is being emptied."""
-        if topic in self._being_emptied:
-            raise StoreClosedError(f"topic {topic!r} is being emptied; try again later")
+    def is_emptying(self, topic: str) -> bool:
+        """True if the topic is being emptied: redeliveries of its messages wait."""
+        return topic in self._being_emptied
 
     @contextmanager
     def emptying(self, topic: str) -> Iterator[None]:
-        """Refuses redeliveries of the topic's messages for the duration of the block.
+        """Delays redeliveries of the topic's messages for the duration of the block.
 
         A copy after the mark, of a message before the mark, would stay.
         """

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
+from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueBounds, QueueKey
@@ -132,6 +133,27 @@ async def test_a_redelivery_that_falls_due_before_the_disk_fails_comes(
             assert await emptying == ResponseCode.SYSTEM_ERROR
         await pass_time(running, INVISIBLE_MS + REVIVE_MS)
         assert found(await pop(running)) == [b"a"]
+
+
+async def test_redeliveries_of_other_topics_come_while_a_topic_is_emptied(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_messages(
+        start_broker, b"a", system_topics=SystemTopicOptions(revive_queue_nums=1)
+    ) as running:
+        await running.create_topic("U")
+        await running.append("U", 0, b"u")
+        await pop(running)
+        await pop(running, topic="U")
+        with holding(monkeypatch, "fsync", MARKS) as gate:
+            emptying = asyncio.ensure_future(empty(running, TOPIC))
+            await gate.reached()
+            await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+            assert found(await pop(running, topic="U")) == [b"u"]
+            assert not emptying.done()
+        assert await emptying == ResponseCode.SUCCESS
+        await pass_time(running, REVIVE_MS)
+        assert found(await pop(running)) == []
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))

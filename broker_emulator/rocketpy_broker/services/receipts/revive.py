@@ -164,15 +164,19 @@ class ReviveQueue:
             if not each.left or seen_ms - each.point.visible_ms > ACK_GRACE_MS
         ]
         for each in due:
-            if each.left:
-                await self._revive(each)
-            del self._waiting[each.point.key]
+            if not each.left or await self._revive(each):
+                del self._waiting[each.point.key]
 
-    async def _revive(self, waiting: _Waiting) -> None:
-        """Copies the unacknowledged messages. Raises StoreError; then nothing was copied."""
+    async def _revive(self, waiting: _Waiting) -> bool:
+        """Copies the unacknowledged messages; returns False while their topic is being emptied.
+
+        Raises StoreError; then nothing was copied.
+        """
         point = waiting.point
         if not self._is_wanted(waiting):
-            return
+            return True
+        if self._store.deletions.is_emptying(point.topic):
+            return False
         topic = point.topic
         if kind_of(topic) is TopicKind.NORMAL:
             topic = pop_retry_topic(point.group, topic)
@@ -183,12 +187,14 @@ class ReviveQueue:
         await self._group_commit.admission.write_over()
         # Other tasks ran: a topic may be gone.
         if not (left and topic in self._topics and self._is_wanted(waiting)):
-            return
-        self._store.deletions.check_redelivery(point.topic)
+            return True
+        if self._store.deletions.is_emptying(point.topic):
+            return False
         found = self._records(point, left)
         if found:
             self._append(queue, point, numbers_of(waiting.entry.physical_offset, found), found)
         self.revived(point, len(found))
+        return True
 
     def _is_wanted(self, waiting: _Waiting) -> bool:
         """True if the topic, its messages and the group of a check point still exist."""
