@@ -198,15 +198,20 @@ class SendBatcher:
 
 
 def _count_of_block(sends: list[Send], *, has_hooks: bool) -> int:
-    """Returns the number of first messages that make a small block; at least 1."""
-    weight = 0
-    for count, send in enumerate(sends[:BATCH_SENDS_MAX]):
+    """Returns the number of first messages that make a small block; at least 1.
+
+    The messages of cancelled senders have no weight: they are not stored.
+    """
+    weight = left = 0
+    for count, send in enumerate(sends):
+        if send.stored.done():
+            continue
         # The search in a record costs as much as its checks, so only this block's are searched.
-        # The messages of cancelled senders are not stored.
-        weight += 0 if send.stored.done() else _weight(send.record, has_hooks)
-        if weight > SMALL_BYTES_MAX:
+        weight += _weight(send.record, has_hooks)
+        left += 1
+        if weight > SMALL_BYTES_MAX or left > BATCH_SENDS_MAX:
             return max(count, 1)
-    return min(len(sends), BATCH_SENDS_MAX)
+    return len(sends)
 
 
 def _weight(record: bytes, is_alone: bool) -> int:
