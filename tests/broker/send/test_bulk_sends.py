@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
 from itertools import pairwise
 
 import pytest
 
+from rocketpy_broker.config import Limits
+from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.runtime.scheduler import PASSES, connection, running_scheduler
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.send import batcher as send_batcher
 from rocketpy_broker.services.send.blocks import Stored
+from rocketpy_broker.store.config import FlushDiskType
 from tests.broker.send.test_batcher import message, places, send_all, sends_of
 from tests.support.blocks import WireBlock
-from tests.support.broker.running_broker import RunningBroker
-from tests.support.store.disk_calls import noted_writes
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import LOG, before_call, failing, noted_writes
 
 
 def send_as(
@@ -103,3 +107,27 @@ async def test_n13_messages_of_cancelled_senders_take_no_slots(
         each.cancel()
     await passes(2 * PASSES)
     assert sends[-1].done()
+
+
+async def test_n13_bulk_keeps_its_order_while_the_store_is_busy(start_broker: StartBroker) -> None:
+    limits = Limits(unflushed_bytes_max=100_000)
+    async with start_broker(FlushDiskType.SYNC_FLUSH, limits) as running:
+        await running.create_topic("T")
+        large = message(bytes(SMALL_BYTES_MAX // 2 - 1_000))
+        answers = await send_all(running, *100 * [(0, large)])
+        assert places(answers) == [(0, number) for number in range(100)]
+
+
+async def test_f7_when_the_disk_fails_each_sender_of_bulk_that_waits_for_it_gets_an_error(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = Limits(unflushed_bytes_max=100_000)
+    async with start_broker(FlushDiskType.SYNC_FLUSH, limits) as running:
+        await running.create_topic("T")
+        large = message(bytes(SMALL_BYTES_MAX // 2 - 1_000))
+        with monkeypatch.context() as patch:
+            before_call(patch, "fdatasync", LOG, failing(errno.EIO))
+            answers = await send_all(running, *100 * [(0, large)])
+        refused = [answer for answer in answers if not isinstance(answer, Stored)]
+        assert len(refused) > len(answers) // 2
+        assert {type(answer) for answer in refused} == {StoreClosedError}

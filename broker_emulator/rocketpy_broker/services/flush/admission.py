@@ -50,10 +50,19 @@ THREADS = 2
 class Admission:
     """The waiting places of one store's appends, and the threads of large ones."""
 
-    def __init__(self, store: MessageStore, flushed: Callable[[int], Awaitable[None]]) -> None:
-        """Takes in `flushed` the wait for the flush of an append that ends at an offset."""
+    def __init__(
+        self,
+        store: MessageStore,
+        flushed: Callable[[int], Awaitable[None]],
+        flush_future: Callable[[int], asyncio.Future[None]],
+    ) -> None:
+        """Takes in `flushed` the wait for the flush of an append that ends at an offset.
+
+        `flush_future` returns that wait as a future. It may raise StoreClosedError.
+        """
         self._store = store
         self._flushed = flushed
+        self._flush_future = flush_future
         self.sends = InFlightLimiter(TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX)
         self.stages = InFlightLimiter(TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="append")
@@ -87,6 +96,18 @@ class Admission:
             # Another waiter may have filled the store again.
             while self._store.is_busy:
                 await self._flushed(self._store.positions().log_end)
+
+    def when_flushed(self, callback: Callable[[bool], None]) -> None:
+        """Calls `callback` at the end of a flush of everything appended so far.
+
+        The argument is False if the flush failed or took too long.
+        """
+        try:
+            flushed = self._flush_future(self._store.positions().log_end)
+        except StoreClosedError:
+            callback(False)
+        else:
+            flushed.add_done_callback(lambda done: callback(done.exception() is None))
 
     async def write_over(self) -> None:
         """Waits until no thread writes."""

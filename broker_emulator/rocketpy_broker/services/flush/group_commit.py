@@ -57,7 +57,7 @@ class GroupCommit:
         self._confirmations = confirmations or Confirmations.without_slaves(clock)
         self._thorough_at_ms = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
-        self.admission = Admission(store, self.wait)
+        self.admission = Admission(store, self.wait, self._flush_future)
         self._wanted = asyncio.Event()
         self._waiters: deque[_Waiter] = deque()
         # The newest one that callers share.

@@ -67,6 +67,8 @@ class SendBatcher:
         self._bulk: dict[str, list[Send]] = {}
         # Connections that wait for a slot; some while `_bulk` has messages.
         self._waiting = set[str]()
+        # True after a flush without success: senders of bulk wait alone while the store is busy.
+        self._is_stuck = False
 
     @staticmethod
     def is_for(queue_id: int, records: bytes, record_sizes: bytes) -> bool:
@@ -109,6 +111,11 @@ class SendBatcher:
             # Not at once: many slots may have been granted during the write.
             self._admission.when_write_over(lambda: self._take_slot(connection_id))
             return
+        if self._admission.is_busy and not self._is_stuck:
+            # Messages that wait alone could be stored after later ones of their connection.
+            self._admission.when_flushed(lambda is_done: self._flushed(connection_id, is_done))
+            return
+        self._is_stuck = self._admission.is_busy
         self._waiting.remove(connection_id)
         if self._bulk:
             self._store_block(*self._next_block(self._bulk))
@@ -132,6 +139,10 @@ class SendBatcher:
     def _take_slot(self, connection_id: str) -> None:
         slot = running_scheduler().slot(connection_id, "send")
         slot.add_done_callback(lambda _: self._store_bulk(connection_id))
+
+    def _flushed(self, connection_id: str, is_done: bool) -> None:
+        self._is_stuck = not is_done
+        self._take_slot(connection_id)
 
     def _store_block(self, topic: str, sends: list[Send]) -> None:
         """Stores messages of senders that still wait."""
