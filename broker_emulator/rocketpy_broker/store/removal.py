@@ -193,9 +193,13 @@ class TopicDeletions:
         self._refused: set[str] = set()
         self._being_emptied: Counter[str] = Counter()
 
+    def is_deleting(self, topic: str) -> bool:
+        """True if the topic is being deleted: it accepts no messages."""
+        return topic in self._refused
+
     def check(self, topic: str) -> None:
         """Raises StoreClosedError for a topic that is being deleted."""
-        if topic in self._refused:
+        if self.is_deleting(topic):
             raise StoreClosedError(f"topic {topic!r} is being deleted; try again later")
 
     @contextmanager

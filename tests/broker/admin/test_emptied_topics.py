@@ -36,6 +36,7 @@ from tests.support.broker.shell import on_a_terminal, run
 from tests.support.store.disk_calls import before_call, failing, holding
 
 MARKS = "*/config/emptiedTopics.json.tmp"
+DELETED = "*/config/deletedTopics.json.tmp"
 
 
 async def empty(running: RunningBroker, topic: str) -> int:
@@ -154,6 +155,28 @@ async def test_redeliveries_of_other_topics_come_while_a_topic_is_emptied(
         assert await emptying == ResponseCode.SUCCESS
         await pass_time(running, REVIVE_MS)
         assert found(await pop(running)) == []
+
+
+async def test_redeliveries_of_other_topics_come_while_a_topic_is_deleted(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_messages(
+        start_broker, b"a", system_topics=SystemTopicOptions(revive_queue_nums=1)
+    ) as running:
+        await running.create_topic("U")
+        await running.append("U", 0, b"u")
+        await pop(running)
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert found(await pop(running)) == [b"a"]
+        await pop(running, topic="U")
+        with holding(monkeypatch, "fsync", DELETED) as gate:
+            request = admin_pb2.DeleteTopicRequest(topic=TOPIC)
+            deleting = asyncio.ensure_future(running.admin.DeleteTopic(request))
+            await gate.reached()
+            await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+            assert found(await pop(running, topic="U")) == [b"u"]
+            assert not deleting.done()
+        assert (await deleting).status.code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))

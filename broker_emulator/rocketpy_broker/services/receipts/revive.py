@@ -168,18 +168,18 @@ class ReviveQueue:
                 del self._waiting[each.point.key]
 
     async def _revive(self, waiting: _Waiting) -> bool:
-        """Copies the unacknowledged messages; returns False while their topic is being emptied.
+        """Copies the unacknowledged messages; returns False if their topics do not permit it now.
 
         Raises StoreError; then nothing was copied.
         """
         point = waiting.point
         if not self._is_wanted(waiting):
             return True
-        if self._store.deletions.is_emptying(point.topic):
-            return False
         topic = point.topic
         if kind_of(topic) is TopicKind.NORMAL:
             topic = pop_retry_topic(point.group, topic)
+        if self._is_delayed(point, topic):
+            return False
         await self._make(topic)
         queue = QueueKey(topic, 0)
         left = await self._left(waiting, queue)
@@ -188,7 +188,7 @@ class ReviveQueue:
         # Other tasks ran: a topic may be gone.
         if not (left and topic in self._topics and self._is_wanted(waiting)):
             return True
-        if self._store.deletions.is_emptying(point.topic):
+        if self._is_delayed(point, topic):
             return False
         found = self._records(point, left)
         if found:
@@ -202,6 +202,11 @@ class ReviveQueue:
         gone_below = self._store.gone_below(point.topic)
         is_known = point.topic in self._topics and point.group in self._groups
         return is_known and waiting.entry.written_at >= gone_below
+
+    def _is_delayed(self, point: CheckPoint, topic: str) -> bool:
+        """True if a check point's topic is being emptied, or the topic of its copies deleted."""
+        deletions = self._store.deletions
+        return deletions.is_emptying(point.topic) or deletions.is_deleting(topic)
 
     async def _make(self, topic: str) -> None:
         if topic not in self._topics:
