@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,18 @@ async def empty(running: RunningBroker, topic: str) -> int:
     request = admin_pb2.EmptyTopicRequest(topic=topic)
     answer: admin_pb2.EmptyTopicResponse = await running.admin.EmptyTopic(request)
     return answer.status.code
+
+
+@asynccontextmanager
+async def with_two_topics(start_broker: StartBroker) -> AsyncIterator[RunningBroker]:
+    """Yields a broker with one revive queue, a popped message of TOPIC, and one of "U"."""
+    async with with_messages(
+        start_broker, b"a", system_topics=SystemTopicOptions(revive_queue_nums=1)
+    ) as running:
+        await running.create_topic("U")
+        await running.append("U", 0, b"u")
+        await pop(running)
+        yield running
 
 
 async def test_a_reader_of_a_removed_offset_gets_the_first_one(running: RunningBroker) -> None:
@@ -139,12 +153,7 @@ async def test_a_redelivery_that_falls_due_before_the_disk_fails_comes(
 async def test_redeliveries_of_other_topics_come_while_a_topic_is_emptied(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with with_messages(
-        start_broker, b"a", system_topics=SystemTopicOptions(revive_queue_nums=1)
-    ) as running:
-        await running.create_topic("U")
-        await running.append("U", 0, b"u")
-        await pop(running)
+    async with with_two_topics(start_broker) as running:
         await pop(running, topic="U")
         with holding(monkeypatch, "fsync", MARKS) as gate:
             emptying = asyncio.ensure_future(empty(running, TOPIC))
@@ -160,12 +169,7 @@ async def test_redeliveries_of_other_topics_come_while_a_topic_is_emptied(
 async def test_redeliveries_of_other_topics_come_while_a_topic_is_deleted(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with with_messages(
-        start_broker, b"a", system_topics=SystemTopicOptions(revive_queue_nums=1)
-    ) as running:
-        await running.create_topic("U")
-        await running.append("U", 0, b"u")
-        await pop(running)
+    async with with_two_topics(start_broker) as running:
         await pass_time(running, INVISIBLE_MS + REVIVE_MS)
         assert found(await pop(running)) == [b"a"]
         await pop(running, topic="U")

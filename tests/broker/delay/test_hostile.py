@@ -24,10 +24,10 @@ from tests.broker.delay.test_levels import (
     bodies,
     save_progress,
     send,
-    turns,
     visible,
 )
 from tests.support.blocks import WireBlock, wire_block
+from tests.support.broker.event_loop import passes
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.store.disk_calls import holding, refuse_writes
 
@@ -123,7 +123,7 @@ async def test_d03_a_topic_that_is_made_again_gets_nothing_of_the_deleted_one(
     await running.create_topic("T")
     await send(running, 2, b"old")
     await send_at(running, running.clock.now_ms() + 5_000, b"old timer")
-    await turns()
+    await passes(40)
     answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
     assert answer.status.code == 0
     await advance(running, 1_000)
@@ -138,7 +138,7 @@ async def test_d03_cleaning_spares_what_waits_while_a_clock_was_set_back(
 ) -> None:
     await running.create_topic("T")
     await send_at(running, running.clock.now_ms() + 3_600_000, b"a")
-    await turns()
+    await passes(40)
     running.clock.jump(3_600_000)
     await advance(running, 2_000)
     await until(lambda: visible(running) == 1)
@@ -160,11 +160,11 @@ async def test_d03_cleaning_spares_what_waits_for_a_long_level(
         for _ in range(3):
             await running.append("T", 2, b"x" * 600_000)
         flush_now(running.broker.store)
-        await turns()
+        await passes(40)
         running.clock.jump(74 * 3_600_000)
         running.broker.store.expired_segment_count(manual=True)
         running.clock.advance(2 * 3_600_000)
-        await turns()
+        await passes(40)
         assert visible(running) == 0
         removable = running.broker.store.expired_segment_count(manual=True)
         assert removable == 0

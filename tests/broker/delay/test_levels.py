@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 from pathlib import Path
@@ -17,6 +16,7 @@ from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import bodies_of, wire_block
+from tests.support.broker.event_loop import passes
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.store.disk_calls import refuse_writes
 
@@ -40,12 +40,7 @@ async def advance(running: RunningBroker, ms: int) -> None:
     """Moves time in steps, in which the broker's tasks run."""
     for _ in range(0, ms, 100):
         running.clock.advance(100)
-        await turns()
-
-
-async def turns(count: int = 40) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
+        await passes(40)
 
 
 async def save_progress(running: RunningBroker) -> None:

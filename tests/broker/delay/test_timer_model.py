@@ -20,8 +20,9 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpointFile
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
-from tests.broker.delay.test_levels import bodies, turns
+from tests.broker.delay.test_levels import bodies
 from tests.support.blocks import bodies_of, wire_block
+from tests.support.broker.event_loop import passes
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.store.stores import store_in
 
@@ -98,7 +99,7 @@ async def all_come(running: RunningBroker, model: Model) -> None:
     """Waits until all due messages are delivered, while the clock stands still."""
     expected = model.expected(running.clock.now_ms())
     while not expected <= (await delivered(running)).keys():
-        await turns()
+        await passes(40)
     await check(running, model)
 
 
@@ -113,7 +114,7 @@ async def live(running: RunningBroker, model: Model) -> None:
             running.clock.advance(model.chance.choice([1, 10, 100, 1_000, 6_000]))
             if model.chance.random() < 0.5:
                 await all_come(running, model)
-            await turns(model.chance.randint(0, 30))
+            await passes(model.chance.randint(0, 30))
     await check(running, model)
 
 
@@ -168,6 +169,6 @@ async def test_d04_over_stops_and_kills_each_message_comes_once_and_never_early(
     async with start_broker(flush, clock=ManualClock(clock.now_ms())) as running:
         running.clock.advance(2 * DELAY_MS_MAX)
         await all_come(running, model)
-        await turns(100)
+        await passes(100)
         await check(running, model)
     assert model.due_ms

@@ -28,6 +28,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from tests.support.broker.clients.group_clients import changed
+from tests.support.broker.event_loop import passes
 
 CLIENTS, GROUPS = 100_000, 10
 
@@ -165,15 +166,15 @@ async def test_g02_members_that_join_one_by_one_hear_of_few_changes(tmp_path: Pa
         for number in range(count):
             room.join(number * GROUPS)
             room.announcer.changed("g0")
-            await turns_of_others()
+            await passes(5)
         assert sum(heard) < 10 * count
         before = list(heard)
         # All have joined since the last notices; the group rests until all are notified.
         room.clock.advance(int(REST_MS_EACH * count))
-        await turns_of_others(10 * MEMBERS_A_SLOT)
+        await passes(10 * MEMBERS_A_SLOT)
         assert {later - earlier for earlier, later in zip(before, heard, strict=True)} == {1}
         room.clock.advance(REST_MS_MAX)
-        await turns_of_others()
+        await passes(5)
         assert sum(heard) == sum(before) + count
         announcing.cancel()
         room.streams.stop()
@@ -196,9 +197,3 @@ async def test_g02_a_small_group_is_told_each_time_while_a_large_one_rests(tmp_p
     room.clock.advance(MEMBERS_A_SLOT)
     assert await large.next() == changed("g0")
     announcing.cancel()
-
-
-async def turns_of_others(count: int = 5) -> None:
-    """Lets the loop run `count` passes."""
-    for _ in range(count):
-        await asyncio.sleep(0)

@@ -8,8 +8,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import encode_offset_message_id
-from tests.broker.delay.test_levels import turns
-from tests.support.broker.event_loop import at_each_slot
+from tests.support.broker.event_loop import at_each_slot, passes
 from tests.support.broker.retries import (
     DEAD_LETTER,
     DEAD_LETTERS,
@@ -37,7 +36,7 @@ WAITS = (10, 30, *(MINUTE * each for each in (*range(1, 11), 20, 30, 60, 120)))
 async def wait(running: RunningBroker, seconds: int) -> None:
     """Advances the clock at once, then runs the broker's tasks."""
     running.clock.advance(1_000 * seconds)
-    await turns()
+    await passes(40)
 
 
 @both

@@ -18,6 +18,7 @@ from rocketpy_broker.services.send.blocks import Stored
 from rocketpy_broker.store.config import FlushDiskType
 from tests.broker.send.test_batcher import message, places, send_all, sends_of
 from tests.support.blocks import WireBlock
+from tests.support.broker.event_loop import passes
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.store.disk_calls import LOG, before_call, failing, noted_writes
 
@@ -30,12 +31,6 @@ def send_as(
     context.run(connection.set, client)
     sending = sends_of(running).append(topic, 0, one.records, one.record_sizes)
     return context.run(asyncio.ensure_future, sending)
-
-
-async def passes(count: int) -> None:
-    """Waits until the loop has made some passes."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def test_n13_messages_beyond_a_block_wait_for_slots_and_delay_no_other_topic(

@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
-from tests.broker.delay.test_levels import turns
+from tests.support.broker.event_loop import passes
 from tests.support.broker.retries import Meant, answered, records, send
 from tests.support.broker.running_broker import RunningBroker
 from tests.support.broker.transactions import COMMIT, end, prepare
@@ -45,7 +45,7 @@ async def test_s13_sends_and_pulls_are_counted_once_a_block(running: RunningBrok
     [pulled] = await running.pull(topic="T", queue_id=0, consumer_group="g")
     await running.pull(topic="T", queue_id=0)
     running.clock.advance(SAMPLE_MS)
-    await turns()
+    await passes(40)
     found = await statistics(running)
     put, got = found["TOPIC_PUT_NUMS T"], found["GROUP_GET_NUMS T@g"]
     assert (put.value, put.times, put.minute.sum) == (3, 1, 3)
@@ -168,7 +168,7 @@ async def test_s13_d03_a_delayed_message_counts_where_it_waits_and_where_it_goes
     }
     assert await values(running, *names) == waiting
     running.clock.advance(1_000)
-    await turns()
+    await passes(40)
     assert await values(running, *names) == {
         **waiting,
         "TOPIC_PUT_NUMS T": 1,
@@ -189,7 +189,7 @@ async def test_s13_t02_a_transaction_counts_as_half_and_at_its_commit(
         "TOPIC_PUT_NUMS RMQ_SYS_TRANS_HALF_TOPIC": 1
     }
     await end(running, half, COMMIT)
-    await turns()
+    await passes(40)
     counted = await values(running, "TOPIC_PUT_NUMS", "BROKER_PUT_NUMS")
     assert counted["TOPIC_PUT_NUMS T"] == 1
     assert "TOPIC_PUT_NUMS RMQ_SYS_TRANS_OP_HALF_TOPIC" not in counted
@@ -269,7 +269,7 @@ async def test_s13_store_statistics_tell_speeds_and_the_last_minute(running: Run
     assert told.staged_bytes_max == 32 << 30
     for _ in range(MINUTE_MS // SAMPLE_MS):
         running.clock.advance(SAMPLE_MS)
-        await turns()
+        await passes(40)
     told = await store_statistics(running)
     assert list(told.put_tps) == [0.0, pytest.approx(2 / 60)]
     assert [bucket.count for bucket in told.put_latencies_minute] == [1] + [0] * 12

@@ -21,9 +21,9 @@ from rocketpy_broker.services.observability.statistics.history import (
 )
 from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.broker.delay.test_levels import turns
 from tests.broker.statistics.conftest import Counting
 from tests.support.broker.clients.group_clients import consumer, heartbeat
+from tests.support.broker.event_loop import passes
 from tests.support.broker.retries import DEAD_LETTERS, GROUP, RETRY_TOPIC
 from tests.support.broker.running_broker import RunningBroker
 
@@ -192,7 +192,7 @@ async def sampled(running: RunningBroker) -> admin_pb2.GetHistoryResponse:
     """Returns the history after another minute."""
     running.clock.advance(PERIOD_MS)
     while True:
-        await turns()
+        await passes(40)
         found: admin_pb2.GetHistoryResponse = await running.admin.GetHistory(
             admin_pb2.GetHistoryRequest()
         )

@@ -16,6 +16,12 @@ T = TypeVar("T")
 ROUNDS = 3
 
 
+async def passes(count: int) -> None:
+    """Waits until the loop has made some passes."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 async def longest_pass_ms(
     ask: Callable[[], Coroutine[Any, Any, T]], enough_ms: float = 0
 ) -> tuple[T, float, float]:
