@@ -149,8 +149,12 @@ class ServerProcess:
             self._process.wait(STOP_SECONDS_MAX)
 
     def freeze(self) -> None:
-        """Sends SIGSTOP: its connections stay open, and nothing answers."""
+        """Stops all its threads: its connections stay open, and nothing answers.
+
+        On a busy machine its other threads run on until one has taken the signal.
+        """
         self._running().send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """Sends SIGCONT."""
