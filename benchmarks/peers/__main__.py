@@ -44,6 +44,7 @@ def main(
         raise typer.BadParameter(f"{', '.join(unknown)} is none of {', '.join(PARTS)}")
     setting, load = Setting(rows, rounds, seconds), os.getloadavg()[0]
     measured: list[dict[str, Any]] = []
+    failed: list[str] = []
     with open_bench(setting) as bench:
         content = {
             "machine": machine(),
@@ -54,11 +55,21 @@ def main(
         for name in only or PARTS:
             for line in PARTS[name](bench):
                 console.print(f"{name}: {line.name}")
-                measured.append(measure(line, rounds, seconds))
+                # A peer may fail, as a broker of Kafka did for two minutes after half an hour.
+                try:
+                    measured.append(measure(line, rounds, seconds))
+                except Exception:
+                    console.print_exception(max_frames=4)
+                    failed.append(line.name)
+                    continue
                 # Saved after each line, so that a later failure loses no result.
                 saved = {**content, "busy": busy(load, measured), "lines": measured}
                 json_path.write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
-    console.print(markdown(saved), markup=False, soft_wrap=True)
+    if measured:
+        console.print(markdown(saved), markup=False, soft_wrap=True)
+    if failed:
+        console.print(f"not measured, run them again: {'; '.join(failed)}")
+        raise typer.Exit(1)
 
 
 def versions(bench: Bench) -> dict[str, str]:

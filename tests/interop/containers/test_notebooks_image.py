@@ -33,6 +33,13 @@ except urllib.error.HTTPError as error:
     print(error.code, "-")
 """
 
+# Prints the file from which a worker of Spark has imported PySpark.
+WORKER = """
+from pyspark.sql import SparkSession
+context = SparkSession.builder.master("local[1]").getOrCreate().sparkContext
+print(context.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).first())
+"""
+
 
 def get(container: Container, path: str, token: str) -> tuple[int, str]:
     status, text = container.run("python", "-c", GET, path, token).split(" ", 1)
@@ -72,3 +79,9 @@ def test_the_user_owns_its_folders_and_is_not_root() -> None:
         folders = ("/home/rocketpy", "/home/rocketpy/work", "/home/rocketpy/notebooks")
         owners = container.run("stat", "-c", "%u:%g", *folders).split()
         assert owners == ["10001:10001"] * 3
+
+
+def test_workers_import_compiled_pyspark() -> None:
+    with Container(IMAGE) as container:
+        found = container.run("python", "-c", WORKER).split()[-1]
+        assert found.endswith("site-packages/pyspark/__init__.py")
