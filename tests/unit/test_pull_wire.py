@@ -1,4 +1,4 @@
-"""The hand-written wire form of PullResponse: equal to protobuf's, in both directions."""
+"""The hand-written wire form of messages with records: protobuf reads it, and writes the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy_proto.pull_wire import PullResponseParts, deserialize, serialize
+from rocketpy_proto.pull_wire import (
+    BlockRequest,
+    PullResponseParts,
+    deserialize,
+    serialize,
+    serialize_block,
+)
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -32,6 +38,19 @@ def test_what_is_written_by_hand_is_read_by_protobuf(
     assert read.records == b"".join(parts)
     read.records = b""
     assert read == head
+
+
+@pytest.mark.parametrize("request_of", [broker_pb2.AppendRequest, broker_pb2.StageBlocksRequest])
+@pytest.mark.parametrize("records", [b"", b"r", bytes(1 << 21)])
+def test_a_block_is_written_as_protobuf_writes_it(
+    request_of: type[broker_pb2.AppendRequest], records: bytes
+) -> None:
+    head = request_of(topic="T", queue_id=3, record_sizes=b"sizes")
+    written = serialize_block(BlockRequest(head, records))
+    read = request_of.FromString(written)
+    assert read.records == records
+    head.records = records
+    assert (read, len(written)) == (head, head.ByteSize())
 
 
 @given(HEADS, st.binary(max_size=300))

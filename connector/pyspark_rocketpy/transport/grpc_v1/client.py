@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -41,7 +41,7 @@ from rocketpy_proto.tls import TlsFileError
 if TYPE_CHECKING:
     from grpc import _CallIterator
 
-    from rocketpy_proto.pull_wire import PullResponseParts
+    from rocketpy_proto.pull_wire import BlockRequest, PullResponseParts
     from rocketpy_proto.rocketpy.v1 import retry_pb2
 
     PullCall: TypeAlias = _CallIterator[PullResponseParts]
@@ -76,6 +76,7 @@ _AWAY = "; check that the broker runs"
 _UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 MESSAGE_BYTES_MAX = 64 << 20
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
+APPEND_METHOD, STAGE_METHOD = "/rocketpy.v1.Broker/Append", "/rocketpy.v1.Broker/StageBlocks"
 _RETRIES = {
     "methodConfig": [
         # The appender repeats blocks itself.
@@ -246,18 +247,26 @@ class GrpcClient:
         timeout = self._config.pull_timeout_ms / 1000
         return self._pull(request, timeout=timeout, wait_for_ready=True)
 
-    def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
+    def append(self, requests: Iterator[BlockRequest[broker_pb2.AppendRequest]]) -> AppendCall:
         """Returns one Append stream without a deadline of its own.
 
         The caller waits for each answer with a timeout.
         """
-        call: AppendCall = self._broker.Append(requests)
+        call: AppendCall = self._send_blocks(APPEND_METHOD, requests, broker_pb2.AppendResponse)
         return call
 
-    def stage_blocks(self, requests: Iterator[broker_pb2.StageBlocksRequest]) -> StageCall:
+    def stage_blocks(
+        self, requests: Iterator[BlockRequest[broker_pb2.StageBlocksRequest]]
+    ) -> StageCall:
         """Returns one StageBlocks stream without a deadline of its own, as `append`."""
-        call: StageCall = self._broker.StageBlocks(requests)
+        call: StageCall = self._send_blocks(STAGE_METHOD, requests, broker_pb2.StageBlocksResponse)
         return call
+
+    def _send_blocks(self, method: str, requests: Iterator[Any], answer: type[Message]) -> Any:
+        """Returns the call of a method; the stub's own would copy the blocks more often."""
+        from rocketpy_proto.pull_wire import serialize_block
+
+        return self._channel.stream_stream(method, serialize_block, answer.FromString)(requests)
 
     def commit_batch(
         self, request: broker_pb2.CommitBatchRequest, timeout_ms: int

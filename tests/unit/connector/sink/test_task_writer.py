@@ -18,6 +18,7 @@ from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import Attempt, BatchName, Block
 from rocketpy_proto.call_limits import OWN_QUEUES
+from rocketpy_proto.pull_wire import BlockRequest, serialize_block
 from rocketpy_proto.record import BLANK_BYTES, decode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import bodies_of
@@ -51,10 +52,13 @@ class _RecordedWriter(GrpcStagingWriter):
         super().__init__(transport.client, transport.retries, transport.send_timeout_ms, attempt)
 
     def _acknowledged(
-        self, request: broker_pb2.StageBlocksRequest, response: broker_pb2.StageBlocksResponse
+        self,
+        request: BlockRequest[broker_pb2.StageBlocksRequest],
+        response: broker_pb2.StageBlocksResponse,
     ) -> None:
         if request.records:
-            self._transport.acknowledged.append(request)
+            sent = serialize_block(request)
+            self._transport.acknowledged.append(broker_pb2.StageBlocksRequest.FromString(sent))
         super()._acknowledged(request, response)
 
 

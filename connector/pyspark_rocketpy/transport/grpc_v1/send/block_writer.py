@@ -23,6 +23,7 @@ from pyspark_rocketpy.transport.grpc_v1.send.batches import job_of, part_of
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import SIZE_BYTES, Attempt, Block, WriteQueues
 from rocketpy_proto.counts import counted
+from rocketpy_proto.pull_wire import BlockRequest
 from rocketpy_proto.rocketpy.v1.broker_pb2 import (
     AppendRequest,
     AppendResponse,
@@ -59,15 +60,13 @@ class GrpcBlockWriter(_GrpcWriter):
 
     def send(self, block: Block) -> None:
         """Implements BlockWriter."""
-        self._appender.send(
-            AppendRequest(
-                topic=block.topic,
-                queue_id=block.queue_id,
-                record_sizes=block.record_sizes,
-                records=block.records,
-                store_id=self._store_id,
-            )
+        head = AppendRequest(
+            topic=block.topic,
+            queue_id=block.queue_id,
+            record_sizes=block.record_sizes,
+            store_id=self._store_id,
         )
+        self._appender.send(BlockRequest(head, block.records))
 
     def finish(self) -> bytes:
         """Implements BlockWriter."""
@@ -94,7 +93,7 @@ class GrpcStagingWriter(_GrpcWriter):
         self._answer = StageBlocksResponse()
         self._sent = StageBlocksResponse()
         # The broker gets the job before its rows, and answers whether it takes any.
-        self._appender.send(self._request(0))
+        self._appender.send(BlockRequest(self._request(0), b""))
 
     def _request(self, block_number: int) -> StageBlocksRequest:
         return StageBlocksRequest(
@@ -104,7 +103,9 @@ class GrpcStagingWriter(_GrpcWriter):
             block_number=block_number,
         )
 
-    def _acknowledged(self, _: StageBlocksRequest, response: StageBlocksResponse) -> None:
+    def _acknowledged(
+        self, _: BlockRequest[StageBlocksRequest], response: StageBlocksResponse
+    ) -> None:
         self._answer = response
 
     def send(self, block: Block) -> None:
@@ -113,8 +114,8 @@ class GrpcStagingWriter(_GrpcWriter):
             return
         request = self._request(self._sent.block_count)
         request.topic, request.queue_id = block.topic, block.queue_id
-        request.record_sizes, request.records = block.record_sizes, block.records
-        self._appender.send(request)
+        request.record_sizes = block.record_sizes
+        self._appender.send(BlockRequest(request, block.records))
         self._sent.block_count += 1
         self._sent.record_count += len(block.record_sizes) // SIZE_BYTES
         self._sent.bytes += len(block.records)
@@ -124,7 +125,7 @@ class GrpcStagingWriter(_GrpcWriter):
         sent = self._sent
         last = self._request(sent.block_count)
         last.is_last = True
-        self._appender.send(last)
+        self._appender.send(BlockRequest(last, b""))
         self._appender.finish()
         kept = self._answer
         if not kept.is_committed and _counts(kept) != _counts(sent):
@@ -139,8 +140,8 @@ class GrpcStagingWriter(_GrpcWriter):
         self._appender.close()
 
 
-def _appended(request: AppendRequest, response: AppendResponse) -> None:
-    check_appended(response, len(request.record_sizes) // SIZE_BYTES)
+def _appended(request: BlockRequest[AppendRequest], response: AppendResponse) -> None:
+    check_appended(response, len(request.head.record_sizes) // SIZE_BYTES)
 
 
 def _counts(of: StageBlocksResponse) -> list[int]:

@@ -16,6 +16,7 @@ from pyspark_rocketpy.transport.grpc_v1.send import appender as appender_module
 from pyspark_rocketpy.transport.grpc_v1.send.appender import IN_FLIGHT_MAX, Appender, StreamForm
 from pyspark_rocketpy.transport.retries import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy
+from rocketpy_proto.pull_wire import BlockRequest
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
 from tests.unit.connector.transport.grpc_v1.scripted_broker import (
@@ -46,7 +47,7 @@ def send_all(
     places: list[int] = []
 
     def acknowledge(
-        _request: broker_pb2.AppendRequest, response: broker_pb2.AppendResponse
+        _request: BlockRequest[broker_pb2.AppendRequest], response: broker_pb2.AppendResponse
     ) -> None:
         places.append(response.physical_offset)
 
@@ -55,11 +56,8 @@ def send_all(
     with contextlib.closing(appender):
         for name in names:
             block = wire_block("T", [name])
-            appender.send(
-                broker_pb2.AppendRequest(
-                    topic="T", record_sizes=block.record_sizes, records=block.records
-                )
-            )
+            head = broker_pb2.AppendRequest(topic="T", record_sizes=block.record_sizes)
+            appender.send(BlockRequest(head, block.records))
         appender.finish()
     return places
 
@@ -171,7 +169,7 @@ def test_a_call_that_grpc_has_lost_is_left_behind(
     monkeypatch.setattr(appender_module, "CANCEL_SECONDS_MAX", 0.01)
     call = LostCall()
 
-    def lose_first(client: GrpcClient, requests: Iterator[broker_pb2.AppendRequest]) -> Any:
+    def lose_first(client: GrpcClient, requests: Iterator[Any]) -> Any:
         return client.append(requests) if waits_ms else call
 
     with ScriptedBroker() as broker:
