@@ -127,8 +127,11 @@ class Desk:
                 asyncio.run(self._topics.update(TopicConfig(queue.topic), create_only=True))
         self._run(self._recover)
 
-    async def _recover(self, scope: TaskScope) -> None:
-        await self.batches.recover(scope.start)
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        self._scope.start(work)
+
+    async def _recover(self, _: TaskScope) -> None:
+        await self.batches.recover(self._start)
         while self.batches._pending:  # noqa: ASYNC110 (there is no signal)
             await asyncio.sleep(0)
         await self.batches.remove_stored()
@@ -137,9 +140,8 @@ class Desk:
         """Runs `work` with the tasks that it starts."""
 
         async def main() -> T:
-            async with TaskScope() as scope:
-                self.batches._start = scope.start
-                return await work(scope)
+            async with TaskScope() as self._scope:
+                return await work(self._scope)
 
         return asyncio.run(main())
 
