@@ -57,13 +57,12 @@ OTHERS = """
 CheckService.__init__ GrpcServer.start LevelDelivery._step LogCopy._store LogScanner.__init__
 LogScanner.__init__ LongPollWaiters.notify_queue MessageLookup.store_timestamp_ms
 MessageStore.append MessageStore.append MessageStore.begin_append MessageStore.range_of
-MetricsService._parts PopService._pop_queues PopService._popped RULES.ConsumerData.consumer_group
-RULES.TopicQueue.topic SegmentQueue.begin SendBackService.send_back SendService.acknowledged
-SendService.append StagedAttempt.seal StagedCopy.is_there StagedCopy.is_there StagingSync._copy
-Stream.send TimerDelivery._step TopicEntry.to_json _channel._run_channel_spin_thread
-columns.parse_properties command_group.await_master credentials.is_signed_by endpoint.answer_json
-endpoint.check_site metrics._gauges metrics._gauges metrics._sources name.replacement
-name.replacement owner.name owner.name processors.decode_compressed pulls.pull
+MetricsService._parts PopService._pop_queues PopService._popped SegmentQueue.begin
+SendBackService.send_back SendService.acknowledged SendService.append StagedAttempt.seal
+StagedCopy.is_there StagedCopy.is_there StagingSync._copy Stream.send TimerDelivery._step
+_channel._run_channel_spin_thread columns.parse_properties command_group.await_master
+endpoint.answer_json endpoint.check_site metrics._gauges metrics._gauges metrics._sources
+name.replacement name.replacement owner.name owner.name processors.decode_compressed pulls.pull
 renewals.retry_delay_ms server._processors server._processors server._processors
 service._between_copies service._store service_module.take_slot service_module.take_slot
 store._damaged store.positions topic_admin_service._message topics.names update_consumer_offset
