@@ -54,12 +54,10 @@ table.PASSED_A_STEP work_time.WORK_MS_MAX
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
-CheckService.__init__ GrpcServer.start LevelDelivery._step LogCopy._store
-LongPollWaiters.notify_queue MessageLookup.store_timestamp_ms MessageStore.append
+CheckService.__init__ LogCopy._store MessageLookup.store_timestamp_ms MessageStore.append
 MessageStore.append MessageStore.begin_append MessageStore.range_of MetricsService._parts
-PopService._pop_queues PopService._popped SegmentQueue.begin SendBackService.send_back
-SendService.acknowledged SendService.append StagedAttempt.seal StagedCopy.is_there
-StagedCopy.is_there StagingSync._copy Stream.send TimerDelivery._step
+SegmentQueue.begin SendBackService.send_back SendService.acknowledged SendService.append
+StagedAttempt.seal StagedCopy.is_there StagedCopy.is_there StagingSync._copy Stream.send
 _channel._run_channel_spin_thread columns.parse_properties command_group.await_master
 endpoint.answer_json endpoint.check_site metrics._gauges metrics._gauges metrics._sources
 name.replacement name.replacement owner.name owner.name processors.decode_compressed pulls.pull
