@@ -59,11 +59,11 @@ MessageStore.append MessageStore.begin_append MessageStore.range_of MetricsServi
 SegmentQueue.begin SendBackService.send_back SendService.acknowledged SendService.append
 StagedAttempt.seal StagedCopy.is_there StagedCopy.is_there StagingSync._copy Stream.send
 _channel._run_channel_spin_thread columns.parse_properties command_group.await_master
-endpoint.answer_json endpoint.check_site metrics._gauges metrics._gauges metrics._sources
-name.replacement name.replacement owner.name owner.name processors.decode_compressed pulls.pull
-renewals.retry_delay_ms server._processors server._processors server._processors
-service._between_copies service._store service_module.take_slot service_module.take_slot
-store._damaged store.positions topic_admin_service._message topics.names update_consumer_offset
+endpoint.check_site metrics._gauges metrics._gauges metrics._sources name.replacement
+name.replacement owner.name owner.name processors.decode_compressed renewals.retry_delay_ms
+server._processors server._processors server._processors service._between_copies service._store
+service_module.take_slot service_module.take_slot store._damaged topic_admin_service._message
+update_consumer_offset
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
@@ -11,6 +12,7 @@ from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.http.api_client import ask, get
 from tests.broker.metrics.stopping_broker import TRIES_MAX, stopping
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import before_call, failing
 
 BAD, BUSY = ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_BUSY
 UNKNOWN = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -137,12 +139,12 @@ async def test_an_unexpected_error_is_logged_and_shows_no_trace(
 ) -> None:
     async with start_broker(http_port=0) as running:
         with monkeypatch.context() as patched:
-            patched.setattr(running.broker.store, "positions", lambda: 1 / 0)
-            reply = await ask(running, "GET", "/broker/counters")
+            before_call(patched, "statvfs", "*", failing(errno.EIO))
+            reply = await ask(running, "GET", "/broker/status")
         assert reply.error == (500, ResponseCode.SYSTEM_ERROR)
-        assert "ZeroDivisionError" in caplog.text
-        assert "ZeroDivisionError" not in reply.json["message"]
-        assert (await ask(running, "GET", "/broker/counters")).status == 200
+        assert "OSError" in caplog.text
+        assert "OSError" not in reply.json["message"]
+        assert (await ask(running, "GET", "/broker/status")).status == 200
 
 
 async def test_a_broker_that_stops_takes_no_requests(

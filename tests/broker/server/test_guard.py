@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -34,6 +35,7 @@ from tests.support.broker.running_broker import (
     another_connection,
     until,
 )
+from tests.support.store.disk_calls import DiskCall, before_call
 
 MALFORMED = b"\x0a\xff\xff\xff\x0f"
 BUSY = ResponseCode.SYSTEM_BUSY
@@ -95,22 +97,22 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 async def test_b10_what_no_one_expected_is_a_system_error_and_one_line_a_minute(
     start_broker: StartBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail(_call: DiskCall) -> None:
+        raise OSError(errno.EIO, "x" * 1_000_000)
+
+    before_call(monkeypatch, "statvfs", "*", fail)
     async with start_broker() as running:
-
-        def fail(*_arguments: object, **_words: object) -> None:
-            raise KeyError("x" * 1_000_000)
-
-        monkeypatch.setattr(type(running.broker.services.topics), "names", fail)
+        request = admin_pb2.GetBrokerStatusRequest()
         for _ in range(50):
-            answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+            answer = await running.admin.GetBrokerStatus(request)
             assert answer.status.code == ResponseCode.SYSTEM_ERROR
-            assert "KeyError" not in answer.status.remark
+            assert "OSError" not in answer.status.remark
         [line] = lines(caplog)
-        assert "ListTopics" in line.getMessage()
-        assert "KeyError" in line.getMessage()
+        assert "GetBrokerStatus" in line.getMessage()
+        assert "OSError" in line.getMessage()
         assert len(line.getMessage()) < 500
         running.clock.advance(failure_log.INTERVAL_MS)
-        await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+        await running.admin.GetBrokerStatus(request)
     [_, second] = lines(caplog)
     assert "49 more" in second.getMessage()
     assert second.exc_info is None
@@ -119,12 +121,13 @@ async def test_b10_what_no_one_expected_is_a_system_error_and_one_line_a_minute(
 async def test_b10_a_stream_that_fails_ends_with_a_code(
     start_broker: StartBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail(_call: DiskCall) -> None:
+        raise ZeroDivisionError
+
     async with start_broker() as running:
-
-        async def fail(*_arguments: object) -> AsyncIterator[object]:
-            yield 1 // len(_arguments[2:])
-
-        monkeypatch.setattr(type(running.broker.services.pull.pulls), "pull", fail)
+        await running.create_topic("T")
+        await running.append("T", 0, b"x")
+        before_call(monkeypatch, "pread", "*/consumequeue/*", fail)
         [answer] = await running.pull(topic="T")
     assert answer.status.code == ResponseCode.SYSTEM_ERROR
     assert len(lines(caplog)) == 1
