@@ -6,7 +6,6 @@ import asyncio
 import errno
 import itertools
 import json
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from rocketpy_broker.services.batches.staged_files import (
     StagedFiles,
 )
 from rocketpy_broker.services.slave.errors import MasterLostError
-from rocketpy_broker.services.slave.staging_sync import RETRY_MS, StagingSync
+from rocketpy_broker.services.slave.staging_sync import RETRY_MS
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.copy import StagedCopy
@@ -46,9 +45,9 @@ from tests.broker.replication.promotion.test_h04_batches import (
 )
 from tests.support.broker.clients.batch_writer import Job, Task, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.store.disk_calls import DiskCall, before_call, failing
-from tests.support.time_limits import WAIT_SECONDS_MAX
+from tests.support.store.disk_calls import DiskCall, before_call, failing, holding
 
+MASTERS, SLAVES = "*/master/rocketpy/staging/*", "*/slave/rocketpy/staging/*"
 CONTENT = {"writerId": "w", "batchId": 0, "jobToken": 1, "task": 0, "taskToken": 1, "logEnd": 0}
 OTHER_VALUES: list[object] = [[], {}, None, "", 1.5, 1 << 64]
 
@@ -188,19 +187,6 @@ async def test_h04_in_sync_replicas_are_waited_for_also_when_no_slave_has_asked(
 # --- Ends of attempts ---
 
 
-def held_seal(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """Holds the end of each attempt once its bytes are written, until the second event."""
-    real, reached, goes_on = StagedAttempt.seal, threading.Event(), threading.Event()
-
-    def seal(attempt: StagedAttempt, *, durable: bool) -> None:
-        real(attempt, durable=durable)
-        reached.set()
-        assert goes_on.wait(WAIT_SECONDS_MAX)
-
-    monkeypatch.setattr(StagedAttempt, "seal", seal)
-    return reached, goes_on
-
-
 async def test_h04_an_end_that_is_cancelled_and_repeated_is_copied(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,16 +197,15 @@ async def test_h04_an_end_that_is_cancelled_and_repeated_is_copied(
         task = Task(job, 0, 1)
         await task.send(0, b"a")
         files = both.master.broker.services.batches.files
-        reached, goes_on = held_seal(monkeypatch)
         request = broker_pb2.StageBlocksRequest(
             job=job.name, task=0, task_token=1, block_number=1, is_last=True
         )
-        call = both.master.data.StageBlocks(iter([request]))
-        reading = asyncio.ensure_future(call.read())
-        await asyncio.to_thread(reached.wait, WAIT_SECONDS_MAX)
-        call.cancel()
-        await asyncio.wait([reading])
-        goes_on.set()
+        with holding(monkeypatch, "close", MASTERS) as gate:
+            call = both.master.data.StageBlocks(iter([request]))
+            reading = asyncio.ensure_future(call.read())
+            await gate.reached()
+            call.cancel()
+            await asyncio.wait([reading])
         assert (await task.end()).status.code == 0
         job.staged.append(task)
         assert (await committed(both, job)).outcome == broker_pb2.COMMITTED
@@ -237,20 +222,15 @@ async def test_h04_a_commit_during_an_end_waits_for_its_copy(
         task = Task(job, 0, 1)
         await task.send(0, b"a")
         job.staged.append(task)
-        reached, goes_on = held_seal(monkeypatch)
-        ending = asyncio.ensure_future(task.end())
-        await asyncio.to_thread(reached.wait, WAIT_SECONDS_MAX)
-        monkeypatch.setattr(StagingSync, "_copy", no_copy)
-        committing = asyncio.ensure_future(job.commit(wait_ms_max=0))
-        await asyncio.sleep(0.05)
-        goes_on.set()
+        before_call(monkeypatch, "open", SLAVES, failing(errno.ENOSPC))
+        with holding(monkeypatch, "close", MASTERS) as gate:
+            ending = asyncio.ensure_future(task.end())
+            await gate.reached()
+            committing = asyncio.ensure_future(job.commit(wait_ms_max=0))
+            await asyncio.sleep(0.05)
         assert (await ending).status.code == 0
         answer = await committing
         assert (answer.outcome, answer.hindrance) == (broker_pb2.NOT_COMMITTED, UNCOPIED)
-
-
-async def no_copy(*_: object) -> None:
-    raise OSError(errno.ENOSPC, "no space left on device")
 
 
 # --- Restarts ---
@@ -283,17 +263,16 @@ async def test_h04_a_copy_that_cannot_be_read_once_is_not_removed(
         async with start_broker(replication=config, clock=clock, folder="slave") as slave:
             await staged(Pair(master, slave))
             names = staging_files(slave)
-        errors, real = [OSError(errno.EMFILE, "too many open files")], StagedCopy.is_there
+        errors = [errno.EMFILE]
 
-        def look(copy: StagedCopy) -> bool:
+        def look(call: DiskCall) -> None:
             if errors:
-                raise errors.pop()
-            return real(copy)
+                failing(errors.pop())(call)
 
-        monkeypatch.setattr(StagedCopy, "is_there", look)
         removed: list[Path] = []
         monkeypatch.setattr(durable, "remove_files", removed.extend)
         async with start_broker(replication=config, clock=clock, folder="slave") as slave:
+            before_call(monkeypatch, "open", SLAVES, look)
             folder = slave.broker.store.staging.folder
             (folder / "lost+found").mkdir()
             await copied_but(master, clock)
