@@ -56,11 +56,11 @@ table.PASSED_A_STEP work_time.WORK_MS_MAX
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageLookup.store_timestamp_ms MessageStore.append
 MessageStore.append MessageStore.begin_append SegmentQueue.begin StagedCopy.is_there Stream.send
-_channel._run_channel_spin_thread columns.parse_properties command_group.await_master
-endpoint.check_site metrics._gauges metrics._gauges metrics._sources name.replacement
-name.replacement owner.name owner.name processors.decode_compressed server._processors
-server._processors server._processors service._between_copies service._store
-service_module.take_slot service_module.take_slot store._damaged update_consumer_offset
+_channel._run_channel_spin_thread columns.parse_properties endpoint.check_site metrics._gauges
+metrics._gauges metrics._sources name.replacement name.replacement owner.name owner.name
+processors.decode_compressed server._processors server._processors server._processors
+service._between_copies service._store service_module.take_slot service_module.take_slot
+store._damaged update_consumer_offset
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 
