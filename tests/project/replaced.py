@@ -55,7 +55,7 @@ table.PASSED_A_STEP work_time.WORK_MS_MAX
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageLookup.store_timestamp_ms MessageStore.append
-MessageStore.append MessageStore.begin_append SegmentQueue.begin StagedCopy.is_there Stream.send
+MessageStore.append MessageStore.begin_append SegmentQueue.begin StagedCopy.is_there
 _channel._run_channel_spin_thread columns.parse_properties endpoint.check_site metrics._gauges
 metrics._gauges metrics._sources name.replacement name.replacement owner.name owner.name
 processors.decode_compressed server._processors server._processors server._processors
