@@ -57,7 +57,7 @@ OTHERS = """
 CheckService.__init__ LogCopy._store MessageLookup.store_timestamp_ms MessageStore.append
 MessageStore.append MessageStore.begin_append SegmentQueue.begin StagedCopy.is_there
 _channel._run_channel_spin_thread columns.parse_properties endpoint.check_site metrics._gauges
-metrics._gauges metrics._sources name.replacement name.replacement owner.name owner.name
+metrics._gauges metrics._sources name.replacement name.replacement owner.name
 processors.decode_compressed server._processors server._processors server._processors
 service._between_copies service._store service_module.take_slot service_module.take_slot
 store._damaged update_consumer_offset
