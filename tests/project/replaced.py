@@ -48,19 +48,16 @@ rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_U
 rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
 routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
 server.CONNECTIONS_MAX servers.LARGE_FRAMES_MAX servers.LARGE_FRAMES_MAX service.CALL_BYTES_MAX
-service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT service_module.SAMPLES_A_SLOT
-service_module.SLOT_MS source._lags_max store_admin_service.ANSWER_BYTES_MAX streams._total_max
-table.PASSED_A_STEP work_time.WORK_MS_MAX
+service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT source._lags_max
+store_admin_service.ANSWER_BYTES_MAX streams._total_max table.PASSED_A_STEP work_time.WORK_MS_MAX
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageLookup.store_timestamp_ms MessageStore.append
 MessageStore.append MessageStore.begin_append SegmentQueue.begin StagedCopy.is_there
-_channel._run_channel_spin_thread columns.parse_properties endpoint.check_site metrics._gauges
-metrics._gauges metrics._sources name.replacement name.replacement owner.name
-processors.decode_compressed server._processors server._processors server._processors
-service._between_copies service._store service_module.take_slot service_module.take_slot
-store._damaged update_consumer_offset
+_channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
+name.replacement owner.name processors.decode_compressed server._processors server._processors
+server._processors service._between_copies service._store store._damaged update_consumer_offset
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 
