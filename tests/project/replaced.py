@@ -57,7 +57,7 @@ CheckService.__init__ LogCopy._store MessageLookup.store_timestamp_ms MessageSto
 MessageStore.append MessageStore.begin_append SegmentQueue.begin StagedCopy.is_there
 _channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
 name.replacement owner.name processors.decode_compressed server._processors server._processors
-server._processors service._between_copies service._store store._damaged update_consumer_offset
+server._processors service._between_copies store._damaged update_consumer_offset
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 
