@@ -19,7 +19,6 @@ from rocketpy_broker.services.batches.service import UNCOPIED
 from rocketpy_broker.services.batches.staged_files import (
     StagedFiles,
 )
-from rocketpy_broker.services.slave.errors import MasterLostError
 from rocketpy_broker.services.slave.staging_sync import RETRY_MS
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.staging.area import StagedAttempt
@@ -32,6 +31,8 @@ from rocketpy_broker.store.staging.frames import (
     attempt_frame,
     seal_frame,
 )
+from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.replication.pair import Pair, pair, slave_config
 from tests.broker.replication.pair import until as until_later
@@ -44,6 +45,7 @@ from tests.broker.replication.promotion.test_h04_batches import (
     staged,
 )
 from tests.support.broker.clients.batch_writer import Job, Task, staging_files
+from tests.support.broker.clients.remoting_relay import Answer, relayed
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.store.disk_calls import DiskCall, before_call, failing, holding
 
@@ -68,7 +70,9 @@ class RestartablePair(Pair):
 
 
 @asynccontextmanager
-async def restartable(start_broker: StartBroker) -> AsyncIterator[RestartablePair]:
+async def restartable(
+    start_broker: StartBroker, answer: Answer = lambda _: None
+) -> AsyncIterator[RestartablePair]:
     clock = ManualClock()
 
     def begin(port: int | None) -> AbstractAsyncContextManager[RunningBroker]:
@@ -76,37 +80,34 @@ async def restartable(start_broker: StartBroker) -> AsyncIterator[RestartablePai
 
     async with AsyncExitStack() as running:
         master = await running.enter_async_context(begin(0))
-        config = slave_config(master)
-        async with start_broker(replication=config, clock=clock, folder="slave") as slave:
+        async with (
+            relayed(master, answer) as reached,
+            start_broker(replication=slave_config(reached), clock=clock, folder="slave") as slave,
+        ):
             yield RestartablePair(master, slave, begin, running)
 
 
 async def test_h04_an_error_at_the_begin_of_a_new_run_loses_no_copies(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    async with restartable(start_broker) as both:
+    errors = list[ResponseCode]()
+
+    def answer(request: RemotingCommand) -> RemotingCommand | None:
+        is_piece = request.code == RequestCode.READ_STAGED_FILE
+        return request.answer(errors.pop()) if errors and is_piece else None
+
+    async with restartable(start_broker, answer) as both:
         await staged(both)
         names = staging_files(both.master)
         await both.stop_master()
-        errors = failing_once(monkeypatch)
+        # The slave has to copy this file again, which fails at first.
+        (both.slave.broker.store.staging.folder / min(names)).unlink()
+        errors.append(ResponseCode.SYSTEM_ERROR)
         await both.start_master()
         await both.until(lambda: not errors)
         await Job(both.master, writer_id="another").stage((0, [b"x"]))
         await copied(both)
         assert {*names} < {*staging_files(both.slave)}
-
-
-def failing_once(monkeypatch: pytest.MonkeyPatch) -> list[MasterLostError]:
-    """Loses the master at the next look at a copy; the returned list is empty then."""
-    errors, real = [MasterLostError("127.0.0.1:1: it is gone")], StagedCopy.is_there
-
-    def look(copy: StagedCopy) -> bool:
-        if errors:
-            raise errors.pop()
-        return real(copy)
-
-    monkeypatch.setattr(StagedCopy, "is_there", look)
-    return errors
 
 
 async def test_h04_a_file_that_the_master_cannot_read_holds_up_no_other_writer(
