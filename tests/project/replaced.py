@@ -48,8 +48,8 @@ rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_U
 rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
 routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
 server.CONNECTIONS_MAX servers.LARGE_FRAMES_MAX servers.LARGE_FRAMES_MAX service.CALL_BYTES_MAX
-service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT source._lags_max
-store_admin_service.ANSWER_BYTES_MAX streams._total_max table.PASSED_A_STEP work_time.WORK_MS_MAX
+service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT store_admin_service.ANSWER_BYTES_MAX
+streams._total_max table.PASSED_A_STEP work_time.WORK_MS_MAX
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """

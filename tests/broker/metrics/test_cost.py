@@ -16,10 +16,10 @@ from rocketpy_broker.services.observability.metrics.service import (
     SAMPLES_A_SLOT,
     MetricsService,
 )
-from tests.broker.metrics.scrape import get, parsed
+from tests.broker.metrics.scrape import get, group_lags, metrics_of, parsed
 from tests.broker.metrics.test_messages import commit, enter
 from tests.support.broker.event_loop import counted_slots
-from tests.support.broker.running_broker import StartBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 MANY, FEW = 7, 2
 FAMILIES = (
@@ -76,21 +76,17 @@ async def test_s13_a_large_family_is_made_in_slots() -> None:
 
 
 async def test_n12_of_very_many_lags_some_are_told_and_the_others_counted(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Limits the page: with a million groups in topics it had 557 MiB."""
-    async with start_broker(http_port=0) as running:
-        await running.create_topic("T")
-        await running.append("T", 0, b"1", b"2")
-        for number in range(MANY):
-            await commit(running, f"g{number}", number % 2)
-        metrics = running.broker.services.metrics
-        assert metrics is not None
-        source = next(each for each in metrics._sources if isinstance(each, lag.GroupLags))
-        monkeypatch.setattr(source, "_lags_max", FEW)
-        monkeypatch.setattr(lag, "PLACES_KEPT_MAX", 1)
-        page = parsed((await get(running, "/metrics"))[1])
-        assert len(source._stored_ms) == 1
+    monkeypatch.setattr(lag, "PLACES_KEPT_MAX", 1)
+    await running.create_topic("T")
+    await running.append("T", 0, b"1", b"2")
+    for number in range(MANY):
+        await commit(running, f"g{number}", number % 2)
+    source = group_lags(running, FEW)
+    page = await metrics_of(source, running.clock)
+    assert len(source._stored_ms) == 1
     assert len(page.samples["rocketmq_consumer_lag_messages"]) == FEW
     assert page.value("rocketpy_omitted_consumer_lags") == MANY - FEW
 

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.observability.metrics.events import EventMetrics
 from rocketpy_broker.services.observability.metrics.families import MetricSource, Series
-from rocketpy_broker.services.observability.metrics.lag import GroupLags
-from rocketpy_broker.services.observability.metrics.service import MetricsService
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
-from tests.broker.metrics.scrape import NODE, Scraped, parsed, scrape
+from tests.broker.metrics.scrape import group_lags, metrics_of, scrape
 from tests.broker.metrics.test_messages import commit, update_group
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
@@ -87,11 +84,6 @@ class Interrupted:
             if (series and series[0]) == self.name and acts:
                 await acts.pop()()
 
-    async def scraped(self, clock: Clock) -> Scraped:
-        """Returns the metrics of this source."""
-        pieces = await MetricsService([self], NODE, clock).text()
-        return parsed(b"".join(pieces).decode())
-
 
 @pytest.mark.parametrize("delete", [delete_topic, delete_group])
 async def test_g01_who_is_deleted_while_a_snapshot_is_taken_is_not_told_as_far_behind(
@@ -101,11 +93,10 @@ async def test_g01_who_is_deleted_while_a_snapshot_is_taken_is_not_told_as_far_b
         await fill(running)
         assert await update_group(running, "g") == 0
         await commit(running, "g", 3)
-        services, store = running.broker.services, running.broker.store
-        topics, counter = services.topics, services.statistics.counter
-        lags = GroupLags(store, topics, services.offsets.committed, counter, running.clock)
+        lags = group_lags(running)
         # None is the place for a slot before a queue.
-        found = await Interrupted(lags, None, lambda: delete(running)).scraped(running.clock)
+        source = Interrupted(lags, None, lambda: delete(running))
+        found = await metrics_of(source, running.clock)
     assert not found.samples.get("rocketmq_consumer_lag_messages")
 
 
@@ -125,5 +116,6 @@ async def test_s13_a_row_that_begins_anew_while_a_snapshot_is_taken_is_told_once
 
         services = running.broker.services
         events = EventMetrics(services.statistics.counter, services.topics)
-        found = await Interrupted(events, "rocketmq_messages_in", renew).scraped(running.clock)
+        source = Interrupted(events, "rocketmq_messages_in", renew)
+        found = await metrics_of(source, running.clock)
     assert found.sum("rocketmq_messages_in_total", topic="T") in {1, 3}
