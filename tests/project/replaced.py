@@ -23,17 +23,16 @@ FREE = (
 )
 # A constant lowered, so that a test is quick.
 LIMITS = """
-SLOW_MS _shares.connection_max _shares.connection_max _topic_bytes._bytes_max
-admission.BULK_UNDISPATCHED_MAX admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX
-appender.IN_FLIGHT_MAX appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX
-block_module.TAGS_ROWS block_module.TAGS_ROWS buffer_limiter.UNREAD_BYTES_MAX
-buffer_limiter.UNREAD_BYTES_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
-candidates.SCAN_UNITS_MAX check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES
-checksums.ALLOCATION_BYTES compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
+SLOW_MS _shares.connection_max _topic_bytes._bytes_max admission.BULK_UNDISPATCHED_MAX
+admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX appender.IN_FLIGHT_MAX
+appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX block_module.TAGS_ROWS
+block_module.TAGS_ROWS buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
+candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
+check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES
+compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
 compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.OWN_COPIES_MAX
 crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
-encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE guard.CALLS_MAX guard.CALLS_MAX
-guard.CALLS_SHARE guard.OPEN_STREAMS_OF_CONNECTION guard.STREAMS_MAX incomplete_requests.PEERS_MAX
+encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE incomplete_requests.PEERS_MAX
 index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MAX jobs.DISCARDED_MAX
 jobs.ENDED_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
@@ -49,7 +48,7 @@ rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MA
 routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
 server.CONNECTIONS_MAX servers.LARGE_FRAMES_MAX servers.LARGE_FRAMES_MAX service.CALL_BYTES_MAX
 service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT store_admin_service.ANSWER_BYTES_MAX
-streams._total_max table.PASSED_A_STEP work_time.WORK_MS_MAX
+table.PASSED_A_STEP work_time.WORK_MS_MAX
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from contextlib import ExitStack
 
 import pytest
 
+from rocketpy_broker.server.calls.guard import STREAMS_MAX
 from rocketpy_broker.server.http.api.endpoint import BODY_BYTES_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.http.api_client import ask, get
@@ -118,10 +120,14 @@ async def test_a_read_with_a_body_is_refused(running_http: RunningBroker) -> Non
 async def test_beyond_the_limits_of_calls_the_api_is_busy(running_http: RunningBroker) -> None:
     await running_http.create_topic("orders", queues=1)
     # The limit of streams, which sends share with gRPC's.
-    running_http.broker.server.guard.streams._total_max = 0
-    reply = await ask(running_http, "POST", "/topics/orders/messages", {"body": "x"})
-    assert reply.error == (503, BUSY)
-    assert (await ask(running_http, "GET", "/topics")).status == 200
+    streams = running_http.broker.server.guard.streams
+    with ExitStack() as taken:
+        for number in range(STREAMS_MAX):
+            taken.enter_context(streams.stream(f"client {number}"))
+        reply = await ask(running_http, "POST", "/topics/orders/messages", {"body": "x"})
+        assert reply.error == (503, BUSY)
+        assert (await ask(running_http, "GET", "/topics")).status == 200
+    assert (await ask(running_http, "POST", "/topics/orders/messages", {"body": "x"})).status == 200
 
 
 async def test_a_store_that_takes_no_messages_is_not_available(
