@@ -145,7 +145,9 @@ def test_h04_messages_that_a_master_has_delivered_are_not_delivered_again(
 class StaysSlave(admin_pb2_grpc.AdminServicer):
     """A broker that is promoted, and does not get ready as a master."""
 
-    def Promote(self, *_: object) -> admin_pb2.PromoteResponse:  # noqa: N802 (a name of the contract)
+    def Promote(  # noqa: N802 (a name of the contract)
+        self, *_: object
+    ) -> admin_pb2.PromoteResponse:
         return admin_pb2.PromoteResponse(epoch=1)
 
     def GetBrokerStatus(  # noqa: N802 (a name of the contract)
