@@ -54,7 +54,6 @@ OTHERS = """
 CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
 _channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
 name.replacement owner.name processors.decode_compressed service._between_copies store._damaged
-update_consumer_offset
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 

@@ -28,6 +28,7 @@ from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Know
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     Answers,
+    Script,
     answering,
     leaving,
     silent,
@@ -60,6 +61,9 @@ class Setup:
 
     def broker(self, answer: Answers) -> str:
         return self._peers(answering(answer)).address
+
+    def scripted(self, script: Script) -> str:
+        return self._peers(script).address
 
     def left(self) -> str:
         """Starts a broker that reads one request and closes; returns its address."""
