@@ -173,7 +173,7 @@ async def test_health_and_reflection_answer(running: RunningBroker) -> None:
 
 
 async def test_health_is_good_when_the_broker_listens_at_all_its_ports(tmp_path: Path) -> None:
-    """Covers the first port, which is open before the others."""
+    """Covers the first port, which is open before the other ports."""
     clock, states = ManualClock(), health_pb2.HealthCheckResponse
     config = BrokerConfig(tmp_path, port=0)
     server = GrpcServer(config, [], clock, call_guard(clock, None), None)

@@ -152,7 +152,7 @@ async def test_s10_cleaning_leaves_alone_what_no_step_has_seen(
     assert store.waiting_from() == NOTHING_NEEDED
 
     async def waiting_at_arrival() -> int:
-        # The waiters of calls are woken before those of deliveries.
+        # The waiters of calls are woken before the waiters of deliveries.
         await calls.wait([QueueKey(SCHEDULE_TOPIC, 2), TIMER_QUEUE], calls.deadline_ms(1_000))
         return store.waiting_from()
 

@@ -77,7 +77,7 @@ async def test_n2_a_woken_pop_that_is_cancelled_wakes_the_next_one(
         pops = [*await held_pops(running, 1), *await held_pops(running, 2)]
 
         async def cancel_at_arrival() -> None:
-            # A waiter for one queue runs before those for the topic, which are woken, too.
+            # A waiter for one queue runs before waiters for the topic, which are woken, too.
             await calls.wait([QueueKey(TOPIC, 0)], calls.deadline_ms(WAIT_MS))
             pops[0].cancel()
 

@@ -66,7 +66,7 @@ def test_a_broker_that_does_not_tell_what_a_group_has_committed_is_left_out(setu
 
 
 class HeldProgress:
-    """Brokers that answer progress after ASKED_MAX requests of others, which came after it."""
+    """Brokers that answer progress after ASKED_MAX later requests for offsets."""
 
     ASKED_MAX = 20
 
