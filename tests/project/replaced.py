@@ -23,17 +23,16 @@ FREE = (
 )
 # A constant lowered, so that a test is quick.
 LIMITS = """
-SLOW_MS _shares.connection_max _shares.connection_max _topic_bytes._bytes_max
-admission.BULK_UNDISPATCHED_MAX admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX
-appender.IN_FLIGHT_MAX appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX
-block_module.TAGS_ROWS block_module.TAGS_ROWS buffer_limiter.UNREAD_BYTES_MAX
-buffer_limiter.UNREAD_BYTES_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
-candidates.SCAN_UNITS_MAX check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES
-checksums.ALLOCATION_BYTES compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
+SLOW_MS _shares.connection_max _topic_bytes._bytes_max admission.BULK_UNDISPATCHED_MAX
+admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX appender.IN_FLIGHT_MAX
+appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX block_module.TAGS_ROWS
+block_module.TAGS_ROWS buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
+candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
+check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES
+compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
 compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.OWN_COPIES_MAX
 crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
-encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE guard.CALLS_MAX guard.CALLS_MAX
-guard.CALLS_SHARE guard.OPEN_STREAMS_OF_CONNECTION guard.STREAMS_MAX incomplete_requests.PEERS_MAX
+encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE incomplete_requests.PEERS_MAX
 index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MAX jobs.DISCARDED_MAX
 jobs.ENDED_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
@@ -47,28 +46,14 @@ response_buffer.STEPS response_buffer.UNREAD_BYTES_LIMIT response_buffer.UNREAD_
 rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_UNITS
 rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
 routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
-server.CONNECTIONS_MAX servers.LARGE_FRAMES_MAX servers.LARGE_FRAMES_MAX service.CALL_BYTES_MAX
-service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT service_module.SAMPLES_A_SLOT
-service_module.SLOT_MS source._lags_max store_admin_service.ANSWER_BYTES_MAX streams._total_max
-table.PASSED_A_STEP work_time.WORK_MS_MAX
+server.CONNECTIONS_MAX service.CALL_BYTES_MAX service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT
+store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
-CheckService.__init__ GrpcServer.start LOCAL_CONFIG.driver.memory LevelDelivery._step LogCopy._store
-LogScanner.__init__ LogScanner.__init__ LongPollWaiters.notify_queue
-MessageLookup.store_timestamp_ms MessageStore.append MessageStore.append MessageStore.begin_append
-MessageStore.range_of MetricsService._parts PopService._pop_queues PopService._popped
-RULES.ConsumerData.consumer_group RULES.TopicQueue.topic Searched.searches SegmentQueue.begin
-SendBackService.send_back SendService.acknowledged SendService.append StagedAttempt.seal
-StagedCopy.is_there StagedCopy.is_there StagingSync._copy Stream.send TimerDelivery._step
-TopicEntry.to_json _caller._config _channel._run_channel_spin_thread batches._start
-collected._collect collected._collect columns.parse_properties command_group.await_master
-copy._names credentials.is_signed_by endpoint.answer_json endpoint.check_site foreign_names._warned
-main.__spec__ metrics._gauges metrics._gauges metrics._sources name.replacement name.replacement
-owner.name owner.name processors.decode_compressed pulls.pull renewals.retry_delay_ms
-server._processors server._processors server._processors service._between_copies service._store
-service_module.take_slot service_module.take_slot store._damaged store.positions
-topic_admin_service._message topics.names update_consumer_offset
+CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
+_channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
+name.replacement owner.name processors.decode_compressed store._damaged
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 

@@ -76,7 +76,7 @@ def test_a_connect_server_that_ends_at_once_is_told_and_leaves_nothing(
     surroundings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = importlib.import_module("surroundings")
-    monkeypatch.setitem(module.LOCAL_CONFIG, "spark.driver.memory", "nonsense")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "--nonsense")
     said = "Spark's Connect server has ended with 1"
     with pytest.raises(module.ConnectServerError, match=said), surroundings({}) as here:
         here.connect_session()

@@ -101,9 +101,13 @@ class Collected:
     def __init__(self, folder: Path) -> None:
         self._checkpoint = str(folder / f"checkpoint-{next(_numbers)}")
         self.batches: dict[int, list[Row]] = {}
+        # Called with each collected batch's number, before the next batch is planned.
+        self.listeners: list[Callable[[int], object]] = []
 
     def _collect(self, frame: DataFrame, batch_id: int) -> None:
         self.batches[batch_id] = frame.collect()
+        for listener in self.listeners:
+            listener(batch_id)
 
     def start(self, frame: DataFrame, **trigger: Any) -> StreamingQuery:
         """Starts the query, from the checkpoint if there is one."""

@@ -10,8 +10,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ConfigFileError
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.calls.guard import call_guard
 from rocketpy_broker.server.grpc.server import GrpcServer
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
@@ -169,26 +172,20 @@ async def test_health_and_reflection_answer(running: RunningBroker) -> None:
     assert {"rocketpy.v1.Broker", "rocketpy.v1.Admin", "grpc.health.v1.Health"} <= names
 
 
-async def test_health_is_good_when_the_broker_listens_at_all_its_ports(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin, seen = GrpcServer.start, []
-
-    async def look(channel: grpc.aio.Channel) -> None:
-        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-        seen.append(answer.status)
-
-    async def start(server: GrpcServer, scope: TaskScope) -> int:
-        port = await begin(server, scope)
+async def test_health_is_good_when_the_broker_listens_at_all_its_ports(tmp_path: Path) -> None:
+    """Covers the first port, which is open before the other ports."""
+    clock, states = ManualClock(), health_pb2.HealthCheckResponse
+    config = BrokerConfig(tmp_path, port=0)
+    server = GrpcServer(config, [], clock, call_guard(clock, None), None)
+    async with TaskScope() as scope:
+        port = await server.start(scope)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            await look(channel)
-        return port
-
-    monkeypatch.setattr(GrpcServer, "start", start)
-    async with start_broker() as running:
-        await look(running.channel)
-    states = health_pb2.HealthCheckResponse
-    assert seen == [states.NOT_SERVING, states.SERVING]
+            health = health_pb2_grpc.HealthStub(channel)
+            for status in (states.NOT_SERVING, states.SERVING):
+                answer = await health.Check(health_pb2.HealthCheckRequest())
+                assert answer.status == status
+                await server.serving()
+        await server.stop()
 
 
 async def test_the_broker_tells_its_limits(running: RunningBroker) -> None:

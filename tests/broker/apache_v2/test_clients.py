@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.runtime.scheduler import running_scheduler
 from rocketpy_broker.server.apache_v2.servicers import telemetry_servicer
+from rocketpy_broker.server.calls.guard import IDLE_STREAMS_OF_CONNECTION
 from rocketpy_broker.server.calls.incomplete_requests import UNFINISHED_MS_MAX
 from rocketpy_broker.services.groups.clients.producers import producers_of
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
@@ -174,22 +176,23 @@ async def test_an_idle_stream_has_no_time_limit_for_its_first_settings(
         assert (await call.read()).status.code == v2.OK
 
 
-async def test_streams_beyond_the_limit_of_a_connection_are_refused(
-    apache: ApacheClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_streams_beyond_the_limit_of_a_connection_are_refused(apache: ApacheClient) -> None:
     limits = apache.running.broker.server.guard.idle_streams
-    monkeypatch.setattr(limits._shares, "connection_max", 2)
     clients = [replace(apache, client_id=f"c{number}") for number in range(3)]
     async with clients[0].telemetry(producing("t")), clients[1].telemetry(producing("t")) as second:
-        refused = await clients[2].settle(producing("t"))
-        assert refused.status.code == v2.TOO_MANY_REQUESTS
-        # Other streams of requests have limits of their own.
-        block = wire_block("t", [b"body"])
-        assert await apache.running.create_topic("t") == 0
-        assert (await apache.running.append_block("t", 0, block)).status.code == 0
-        await second.done_writing()
-        assert await second.read() is grpc.aio.EOF
-        assert (await clients[2].settle(producing("t"))).status.code == v2.OK
+        (connection,) = limits._shares._by_connection
+        with ExitStack() as others:
+            for _ in range(IDLE_STREAMS_OF_CONNECTION - 2):
+                others.enter_context(limits.stream(connection))
+            refused = await clients[2].settle(producing("t"))
+            assert refused.status.code == v2.TOO_MANY_REQUESTS
+            # Other streams of requests have limits of their own.
+            block = wire_block("t", [b"body"])
+            assert await apache.running.create_topic("t") == 0
+            assert (await apache.running.append_block("t", 0, block)).status.code == 0
+            await second.done_writing()
+            assert await second.read() is grpc.aio.EOF
+            assert (await clients[2].settle(producing("t"))).status.code == v2.OK
 
 
 async def test_bytes_that_are_no_command_end_the_stream_with_a_code(apache: ApacheClient) -> None:

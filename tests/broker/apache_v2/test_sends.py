@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rocketpy_broker.errors import BrokerError, FlushTimeoutError, StoreBusyError
+from rocketpy_broker.config import BrokerRole, Limits, Replication
 from rocketpy_broker.server.apache_v2.sends.group_queue import consistent_hash, queue_of_group
-from rocketpy_broker.services.replication.errors import SlaveNotAvailableError, SlaveTimeoutError
-from rocketpy_broker.services.send.service import SendService
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
+from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.apache_v2.test_routes import create
 from tests.support.broker.clients.apache_client import ApacheClient, message, records
 from tests.support.broker.clients.apache_consumers import Consumer
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import LOG, holding
+
+SYNC = Replication(BrokerRole.SYNC_MASTER, port=0)
 
 
 async def test_a_record_has_all_parts_of_its_message(apache: ApacheClient) -> None:
@@ -153,47 +159,58 @@ async def test_a_large_request_with_many_parts_is_not_decoded(apache: ApacheClie
     assert "parts" in response.status.message
 
 
+def waiting_count(running: RunningBroker) -> int:
+    """Returns the number of messages that wait for the disk or for slaves."""
+    services = running.broker.services
+    confirmations = services.replication.confirmations
+    return services.flush.group_commit.waiting_count + len(confirmations._waiting)
+
+
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("settings", "code"),
     [
-        (FlushTimeoutError(5_000), v2.MASTER_PERSISTENCE_TIMEOUT),
-        (SlaveTimeoutError(1, 3_000), v2.SLAVE_PERSISTENCE_TIMEOUT),
-        (SlaveNotAvailableError(None, 1), v2.HA_NOT_AVAILABLE),
+        ({"flush": FlushDiskType.SYNC_FLUSH}, v2.MASTER_PERSISTENCE_TIMEOUT),
+        ({"replication": SYNC}, v2.HA_NOT_AVAILABLE),
+        ({"replication": replace(SYNC, in_sync_replicas=2)}, v2.SLAVE_PERSISTENCE_TIMEOUT),
     ],
 )
 async def test_a_message_that_is_stored_but_not_confirmed_has_no_ids(
-    error: BrokerError, code: v2.Code, apache: ApacheClient, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    code: v2.Code,
 ) -> None:
-    await create(apache, "t", read=1, write=1)
-
-    async def late(_sends: SendService, _stored: object) -> None:
-        raise error
-
-    monkeypatch.setattr(SendService, "acknowledged", late)
-    response = await apache.send(message("t"))
-    assert response.status.code == code
-    (entry,) = response.entries
-    assert (entry.status.code, entry.message_id) == (code, "")
-    assert len(await records(apache.running, "t")) == 1
+    async with start_broker(**settings) as running:
+        apache = ApacheClient(running)
+        await create(apache, "t", read=1, write=1)
+        with holding(monkeypatch, "fdatasync", LOG):
+            sending = asyncio.ensure_future(apache.send(message("t")))
+            await until(lambda: sending.done() or waiting_count(running) > 0)
+            running.clock.advance(FlushTimes().sync_flush_timeout_ms)
+            response = await sending
+        assert response.status.code == code
+        (entry,) = response.entries
+        assert (entry.status.code, entry.message_id) == (code, "")
+        await until(lambda: running.broker.store.range_of(QueueKey("t", 0)).max_offset == 1)
 
 
 async def test_entries_with_different_results_say_so_at_the_top(
-    apache: ApacheClient, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await create(apache, "t", read=1, write=1)
-    append = SendService.append
-
-    async def partly(sends: SendService, name: str, queue: int, record: bytes, size: bytes) -> Any:
-        if b"busy" in record:
-            raise StoreBusyError(1, 1)
-        return await append(sends, name, queue, record, size)
-
-    monkeypatch.setattr(SendService, "append", partly)
-    response = await apache.send(message("t", b"ok"), message("t", b"busy"))
+    limits = Limits(unflushed_bytes_max=1)
+    async with start_broker(FlushDiskType.SYNC_FLUSH, limits) as running:
+        apache, statistics = ApacheClient(running), running.broker.store.statistics
+        await create(apache, "t", read=1, write=1)
+        with holding(monkeypatch, "fdatasync", LOG) as gate:
+            sending = asyncio.ensure_future(apache.send(message("t"), message("t")))
+            # The second message waits for the flush of the first one.
+            await until(lambda: waiting_count(running) > 0)
+            running.clock.advance(FlushTimes().sync_flush_timeout_ms)
+            await until(lambda: statistics.put_failed_count > 0)
+            gate.open()
+            response = await sending
     assert response.status.code == v2.MULTIPLE_RESULTS
     assert [each.status.code for each in response.entries] == [v2.OK, v2.TOO_MANY_REQUESTS]
-    response = await apache.send(message("t", b"busy"))
-    assert response.status.code == v2.TOO_MANY_REQUESTS
 
 
 async def test_namespaces_are_apart(apache: ApacheClient) -> None:

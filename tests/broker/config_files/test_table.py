@@ -19,9 +19,6 @@ from rocketpy_broker.services.config_files.json_text import ENTRY_LINE, field_te
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.topics.entry import TopicEntry
-from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_proto.model.configs import TopicConfig
 
 NAMES = st.one_of(st.sampled_from("abcdefghij"), st.text(max_size=3))
 # Strings that look like the separator of two entries, and objects with deeper lines.
@@ -120,36 +117,25 @@ def test_b01_what_was_loaded_is_saved_behind_a_save_that_broke_off(tmp_path: Pat
     assert saved == {"loaded": {"a": 1}, "c": {"c": 3}}
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns a list of the names of topics that are encoded from now on."""
-    names: list[str] = []
-    real = TopicEntry.to_json
+def test_b01_an_entry_among_many_is_saved_by_encoding_it_alone(tmp_path: Path) -> None:
+    encoded: list[object] = []
 
-    def to_json(entry: TopicEntry) -> dict[str, object]:
-        names.append(entry.config.topic)
-        return real(entry)
+    def encode(entry: object) -> object:
+        encoded.append(entry)
+        return entry
 
-    monkeypatch.setattr(TopicEntry, "to_json", to_json)
-    return names
-
-
-def test_b01_a_topic_among_many_is_created_by_encoding_it_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoded = counted(monkeypatch)
-    topics = TopicConfigManager(tmp_path, ManualClock(), "DefaultCluster", "broker-a")
-    topics.load()
-    asyncio.run(topics.make_retry_topics(TopicConfig(f"T{number}") for number in range(MANY)))
-    assert len(encoded) >= MANY
+    table = ConfigTable(tmp_path / "x.json", ManualClock(), "table", encode)
+    change(table, {f"T{number}": number for number in range(MANY)})
+    assert len(encoded) == MANY
     # After a start they are encoded once, by the first save.
-    again = TopicConfigManager(tmp_path, ManualClock(), "DefaultCluster", "broker-a")
-    again.load()
-    asyncio.run(again.create(TopicConfig("First")))
-    for manager in (topics, again):
+    again = ConfigTable(tmp_path / "x.json", ManualClock(), "table", encode)
+    again.take_in(table.entries)
+    change(again, {"First": 1})
+    for each in (table, again):
         encoded.clear()
-        asyncio.run(manager.create(TopicConfig("T5-and-a-half")))
-        asyncio.run(manager.delete("T6"))
-        assert encoded == ["T5-and-a-half"]
+        change(each, {"T5-and-a-half": 5.5})
+        change(each, {"T6": None})
+        assert encoded == [5.5]
 
 
 def test_b01_a_save_is_encoded_in_its_thread_from_the_table_of_its_start(tmp_path: Path) -> None:

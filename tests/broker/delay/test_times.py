@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.delay.levels import LevelDelivery
-from rocketpy_broker.services.delay.timer.service import TimerDelivery
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import NOTHING_NEEDED
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -145,20 +145,21 @@ async def test_d02_clients_do_not_write_to_the_timer_topic(running: RunningBroke
     "properties", [{"DELAY": ["3"]}, {"TIMER_DELIVER_MS": [str(NOW_MS + 9_000)]}]
 )
 async def test_s10_cleaning_leaves_alone_what_no_step_has_seen(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, properties: dict[str, list[str]]
+    running: RunningBroker, properties: dict[str, list[str]]
 ) -> None:
-    async def never(delivery: LevelDelivery | TimerDelivery) -> None:
-        await asyncio.Event().wait()
+    await running.create_topic("T")
+    store, calls = running.broker.store, running.broker.services.long_polling.calls
+    assert store.waiting_from() == NOTHING_NEEDED
 
-    monkeypatch.setattr(LevelDelivery, "_step", never)
-    monkeypatch.setattr(TimerDelivery, "_step", never)
-    async with start_broker() as running:
-        await running.create_topic("T")
-        assert running.broker.store.waiting_from() == NOTHING_NEEDED
-        answer = await running.append_block("T", 0, wire_block("T", [b"x"], properties=properties))
-        store = running.broker.store
-        await until(lambda: store.is_dispatched(store.positions().log_end))
-        assert store.waiting_from() == answer.physical_offset
+    async def waiting_at_arrival() -> int:
+        # The waiters of calls are woken before the waiters of deliveries.
+        await calls.wait([QueueKey(SCHEDULE_TOPIC, 2), TIMER_QUEUE], calls.deadline_ms(1_000))
+        return store.waiting_from()
+
+    found = asyncio.ensure_future(waiting_at_arrival())
+    await running.held(1)
+    answer = await running.append_block("T", 0, wire_block("T", [b"x"], properties=properties))
+    assert await found == answer.physical_offset
 
 
 async def test_s10_cleaning_leaves_alone_what_waits(running: RunningBroker) -> None:

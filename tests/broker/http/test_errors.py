@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from contextlib import ExitStack
 
 import pytest
 
+from rocketpy_broker.server.calls.guard import STREAMS_MAX
 from rocketpy_broker.server.http.api.endpoint import BODY_BYTES_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.http.api_client import ask, get
 from tests.broker.metrics.stopping_broker import TRIES_MAX, stopping
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import before_call, failing
 
 BAD, BUSY = ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_BUSY
 UNKNOWN = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -116,10 +120,14 @@ async def test_a_read_with_a_body_is_refused(running_http: RunningBroker) -> Non
 async def test_beyond_the_limits_of_calls_the_api_is_busy(running_http: RunningBroker) -> None:
     await running_http.create_topic("orders", queues=1)
     # The limit of streams, which sends share with gRPC's.
-    running_http.broker.server.guard.streams._total_max = 0
-    reply = await ask(running_http, "POST", "/topics/orders/messages", {"body": "x"})
-    assert reply.error == (503, BUSY)
-    assert (await ask(running_http, "GET", "/topics")).status == 200
+    streams = running_http.broker.server.guard.streams
+    with ExitStack() as taken:
+        for number in range(STREAMS_MAX):
+            taken.enter_context(streams.stream(f"client {number}"))
+        reply = await ask(running_http, "POST", "/topics/orders/messages", {"body": "x"})
+        assert reply.error == (503, BUSY)
+        assert (await ask(running_http, "GET", "/topics")).status == 200
+    assert (await ask(running_http, "POST", "/topics/orders/messages", {"body": "x"})).status == 200
 
 
 async def test_a_store_that_takes_no_messages_is_not_available(
@@ -137,12 +145,12 @@ async def test_an_unexpected_error_is_logged_and_shows_no_trace(
 ) -> None:
     async with start_broker(http_port=0) as running:
         with monkeypatch.context() as patched:
-            patched.setattr(running.broker.store, "positions", lambda: 1 / 0)
-            reply = await ask(running, "GET", "/broker/counters")
+            before_call(patched, "statvfs", "*", failing(errno.EIO))
+            reply = await ask(running, "GET", "/broker/status")
         assert reply.error == (500, ResponseCode.SYSTEM_ERROR)
-        assert "ZeroDivisionError" in caplog.text
-        assert "ZeroDivisionError" not in reply.json["message"]
-        assert (await ask(running, "GET", "/broker/counters")).status == 200
+        assert "OSError" in caplog.text
+        assert "OSError" not in reply.json["message"]
+        assert (await ask(running, "GET", "/broker/status")).status == 200
 
 
 async def test_a_broker_that_stops_takes_no_requests(

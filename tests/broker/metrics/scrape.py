@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.services.observability.metrics.families import MetricSource
+from rocketpy_broker.services.observability.metrics.lag import LAGS_MAX, GroupLags
+from rocketpy_broker.services.observability.metrics.service import MetricsService
 from tests.support.broker.running_broker import RunningBroker
 
 NODE = {"cluster": "DefaultCluster", "node_id": "broker-a", "node_type": "broker"}
@@ -60,3 +64,16 @@ async def scrape(running: RunningBroker) -> Scraped:
     status, text = await get(running, "/metrics")
     assert status == 200
     return parsed(text)
+
+
+def group_lags(running: RunningBroker, lags_max: int = LAGS_MAX) -> GroupLags:
+    """Returns a new source of the lags of a broker's groups."""
+    services, store = running.broker.services, running.broker.store
+    counter, committed = services.statistics.counter, services.offsets.committed
+    return GroupLags(store, services.topics, committed, counter, running.clock, lags_max)
+
+
+async def metrics_of(source: MetricSource, clock: Clock) -> Scraped:
+    """Returns the metrics of one source."""
+    pieces = await MetricsService([source], NODE, clock).text()
+    return parsed(b"".join(pieces).decode())

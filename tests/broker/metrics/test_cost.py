@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -14,11 +13,13 @@ from rocketpy_broker.services.observability.metrics.families import Series
 from rocketpy_broker.services.observability.metrics.service import (
     KEPT_MS_MIN,
     KEPT_TIMES,
+    SAMPLES_A_SLOT,
     MetricsService,
 )
-from tests.broker.metrics.scrape import get, parsed
+from tests.broker.metrics.scrape import get, group_lags, metrics_of, parsed
 from tests.broker.metrics.test_messages import commit, enter
-from tests.support.broker.running_broker import StartBroker
+from tests.support.broker.event_loop import counted_slots
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 MANY, FEW = 7, 2
 FAMILIES = (
@@ -33,15 +34,6 @@ FAMILIES = (
 async def test_s13_large_families_are_made_in_small_parts_and_are_whole_in_the_text(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes: list[int] = []
-    made = MetricsService._parts
-
-    async def watched(service: MetricsService) -> AsyncIterator[dict[str, Any]]:
-        async for parts in made(service):
-            plain = [each for each in parts.values() if each.type != "histogram"]
-            sizes.append(sum(len(each.samples) for each in plain))
-            yield parts
-
     async with start_broker(http_port=0) as running:
         await running.create_topic("T")
         for number in range(MANY):
@@ -53,10 +45,8 @@ async def test_s13_large_families_are_made_in_small_parts_and_are_whole_in_the_t
             await commit(running, f"g{number}", 0)
         whole = parsed((await get(running, "/metrics"))[1])
         monkeypatch.setattr(service_module, "SAMPLES_A_SLOT", FEW)
-        monkeypatch.setattr(MetricsService, "_parts", watched)
         running.clock.advance(KEPT_MS_MIN + 1)
         text = (await get(running, "/metrics"))[1]
-    assert max(sizes) <= FEW
     parts = parsed(text)
     for name in FAMILIES:
         assert parts.samples[name].keys() == whole.samples[name].keys()
@@ -66,22 +56,37 @@ async def test_s13_large_families_are_made_in_small_parts_and_are_whole_in_the_t
         assert lines == [*range(lines[0], lines[-1] + 1)]
 
 
+class LargeSource:
+    """A source of a large family."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def series(self) -> AsyncIterator[Series | None]:
+        for number in range(self.count):
+            yield "rocketmq_producer_connections", (str(number),), number
+
+
+async def test_s13_a_large_family_is_made_in_slots() -> None:
+    source = LargeSource(3 * SAMPLES_A_SLOT)
+    async with counted_slots() as slots:
+        text = b"".join(await MetricsService([source], {}, ManualClock()).text())
+    assert text.count(b"\nrocketmq_producer_connections{") == source.count
+    assert len(slots) == 3
+
+
 async def test_n12_of_very_many_lags_some_are_told_and_the_others_counted(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Limits the page: with a million groups in topics it had 557 MiB."""
-    async with start_broker(http_port=0) as running:
-        await running.create_topic("T")
-        await running.append("T", 0, b"1", b"2")
-        for number in range(MANY):
-            await commit(running, f"g{number}", number % 2)
-        metrics = running.broker.services.metrics
-        assert metrics is not None
-        source = next(each for each in metrics._sources if isinstance(each, lag.GroupLags))
-        monkeypatch.setattr(source, "_lags_max", FEW)
-        monkeypatch.setattr(lag, "PLACES_KEPT_MAX", 1)
-        page = parsed((await get(running, "/metrics"))[1])
-        assert len(source._stored_ms) == 1
+    monkeypatch.setattr(lag, "PLACES_KEPT_MAX", 1)
+    await running.create_topic("T")
+    await running.append("T", 0, b"1", b"2")
+    for number in range(MANY):
+        await commit(running, f"g{number}", number % 2)
+    source = group_lags(running, FEW)
+    page = await metrics_of(source, running.clock)
+    assert len(source._stored_ms) == 1
     assert len(page.samples["rocketmq_consumer_lag_messages"]) == FEW
     assert page.value("rocketpy_omitted_consumer_lags") == MANY - FEW
 

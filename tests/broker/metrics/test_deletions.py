@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 
 import pytest
 
-from rocketpy_broker.services.observability.metrics import service as service_module
-from rocketpy_broker.services.observability.metrics.lag import GroupLags
+from rocketpy_broker.services.observability.metrics.events import EventMetrics
+from rocketpy_broker.services.observability.metrics.families import MetricSource, Series
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
-from tests.broker.metrics.scrape import scrape
+from tests.broker.metrics.scrape import group_lags, metrics_of, scrape
 from tests.broker.metrics.test_messages import commit, update_group
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
@@ -68,55 +69,53 @@ async def test_g01_a_group_that_is_made_again_has_pulled_nothing(
     assert again.value("rocketmq_consumer_ready_messages", **LAG) == 2
 
 
+@dataclass
+class Interrupted:
+    """A source with an act after its first series of a name, as in a slot between two series."""
+
+    source: MetricSource
+    name: str | None
+    act: Callable[[], Awaitable[None]]
+
+    async def series(self) -> AsyncIterator[Series | None]:
+        acts = [self.act]
+        async for series in self.source.series():
+            yield series
+            if (series and series[0]) == self.name and acts:
+                await acts.pop()()
+
+
 @pytest.mark.parametrize("delete", [delete_topic, delete_group])
 async def test_g01_who_is_deleted_while_a_snapshot_is_taken_is_not_told_as_far_behind(
-    start_broker: StartBroker,
-    monkeypatch: pytest.MonkeyPatch,
-    delete: Callable[[RunningBroker], Awaitable[None]],
+    start_broker: StartBroker, delete: Callable[[RunningBroker], Awaitable[None]]
 ) -> None:
     async with start_broker(http_port=0) as running:
         await fill(running)
         assert await update_group(running, "g") == 0
         await commit(running, "g", 3)
-        deletions = [delete]
-
-        async def turn(_kind: str) -> None:
-            if deletions:
-                await deletions.pop()(running)
-
-        metrics = running.broker.services.metrics
-        assert metrics is not None
-        lags = [each for each in metrics._sources if isinstance(each, GroupLags)]
-        monkeypatch.setattr(metrics, "_sources", lags)
-        monkeypatch.setattr(metrics, "_gauges", [])
-        monkeypatch.setattr(service_module, "SLOT_MS", 0)
-        monkeypatch.setattr(service_module, "take_slot", turn)
-        found = await scrape(running)
-        assert not deletions
+        lags = group_lags(running)
+        # None is the place for a slot before a queue.
+        source = Interrupted(lags, None, lambda: delete(running))
+        found = await metrics_of(source, running.clock)
     assert not found.samples.get("rocketmq_consumer_lag_messages")
 
 
 async def test_s13_a_row_that_begins_anew_while_a_snapshot_is_taken_is_told_once(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(service_module, "SAMPLES_A_SLOT", 1)
     async with start_broker(http_port=0) as running:
         for topic in ("T", "U"):
             await running.create_topic(topic, queues=1)
             await running.append(topic, 0, b"1")
-        turns = 0
 
-        async def turn(_kind: str) -> None:
-            nonlocal turns
-            turns += 1
-            if turns == 1:
-                # The row of T goes where that of U was.
-                for topic in ("T", "U"):
-                    await delete_topic(running, topic)
-                await fill(running)
+        async def renew() -> None:
+            # The row of T goes where that of U was.
+            for topic in ("T", "U"):
+                await delete_topic(running, topic)
+            await fill(running)
 
-        monkeypatch.setattr(running.broker.services.metrics, "_gauges", [])
-        monkeypatch.setattr(service_module, "take_slot", turn)
-        found = await scrape(running)
-        assert turns
+        services = running.broker.services
+        events = EventMetrics(services.statistics.counter, services.topics)
+        source = Interrupted(events, "rocketmq_messages_in", renew)
+        found = await metrics_of(source, running.clock)
     assert found.sum("rocketmq_messages_in_total", topic="T") in {1, 3}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -27,7 +28,11 @@ from tests.broker.nameserver.registrations import (
     route,
     table,
 )
-from tests.support.broker.clients.remoting_client import RunningNameServer, connected
+from tests.support.broker.clients.remoting_client import (
+    RemotingClient,
+    RunningNameServer,
+    connected,
+)
 from tests.support.broker.running_broker import until
 
 
@@ -140,28 +145,38 @@ async def test_n14_connections_beyond_the_limit_are_closed_and_other_addresses_g
     await until(lambda: not len(name_server.server.server))
 
 
+@asynccontextmanager
+async def stalled_frames(
+    name_server: RunningNameServer, count: int
+) -> AsyncIterator[list[RemotingClient]]:
+    """Yields clients that have each begun a frame of 16 MiB, and send no more of it."""
+    async with AsyncExitStack() as closing:
+        clients = [await closing.enter_async_context(name_server.client()) for _ in range(count)]
+        for each in clients:
+            each.writer.write(struct.pack(">i", 16_000_000) + bytes(200_000))
+        await until(lambda: len(name_server.server.server._large) == count)
+        yield clients
+
+
 async def test_n14_large_frames_wait_for_a_place_and_stalled_ones_lose_theirs(
-    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+    name_server: RunningNameServer,
 ) -> None:
-    """Holds all places with unfinished frames of 16 MiB; small requests need none."""
-    monkeypatch.setattr(servers, "LARGE_FRAMES_MAX", 1)
+    """Holds all places with unfinished frames; small requests need none."""
     server = name_server.server.server
     names = [f"topic-{number}" for number in range(3_000)]
     async with (
-        name_server.client() as stalled,
+        stalled_frames(name_server, servers.LARGE_FRAMES_MAX) as stalled,
         name_server.client() as broker,
         name_server.client() as client,
     ):
-        stalled.writer.write(struct.pack(">i", 16_000_000) + bytes(200_000))
-        await until(lambda: len(server._large) == 1)
         registering = asyncio.ensure_future(register(broker, table(*names)))
         await until(lambda: len(server._queued) == 1)
         assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
         name_server.clock.advance(servers.CROWDED_MS_MAX)
         assert (await registering).code == ResponseCode.SUCCESS
-        assert await stalled.is_closed()
+        assert await stalled[0].is_closed()
         assert set(await addresses(client, names[-1])) == {NAME}
-        assert not server._large
+        await until(lambda: not server._large)
 
 
 async def test_n14_an_idle_connection_is_closed_in_two_minutes(
@@ -228,25 +243,26 @@ async def test_n14_a_broker_that_goes_while_its_topics_are_stored_leaves_none(
 
 
 async def test_n14_a_large_request_keeps_its_place_until_it_is_handled(
-    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+    name_server: RunningNameServer,
 ) -> None:
     """Sends a large request after requests whose answers the client never reads."""
-    monkeypatch.setattr(servers, "LARGE_FRAMES_MAX", 1)
-    server = name_server.server.server
+    server, most = name_server.server.server, servers.LARGE_FRAMES_MAX
     names = [f"topic-{number}" for number in range(3_000)]
     lists = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, 1)
     large = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, 2, body=bytes(1 << 20))
     async with name_server.client() as other, name_server.client() as hostile:
         await register(other, table(*names))
-        hostile.writer.write(b"".join(encode_frame(lists)) * 900 + b"".join(encode_frame(large)))
-        await until(lambda: len(server._large) == 1)
-        await until(lambda: any(not each.is_drained for each in server._connections))
-        assert len(server._large) == 1
-        again = asyncio.ensure_future(register(other, table(*names, counter=2)))
-        await until(lambda: len(server._queued) == 1)
-        name_server.clock.advance(servers.CROWDED_MS_MAX)
-        assert (await again).code == ResponseCode.SUCCESS
-        assert len(server) == 1
+        async with stalled_frames(name_server, most - 1):
+            frames = b"".join(encode_frame(lists)) * 900 + b"".join(encode_frame(large))
+            hostile.writer.write(frames)
+            await until(lambda: len(server._large) == most)
+            await until(lambda: any(not each.is_drained for each in server._connections))
+            assert len(server._large) == most
+            again = asyncio.ensure_future(register(other, table(*names, counter=2)))
+            await until(lambda: len(server._queued) == 1)
+            name_server.clock.advance(servers.CROWDED_MS_MAX)
+            assert (await again).code == ResponseCode.SUCCESS
+            assert len(server) == 1
 
 
 async def test_n14_one_way_registrations_of_a_closed_connection_leave_nothing(

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.config import TlsMode
-from rocketpy_broker.server.remoting.server import Request, Step
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.remoting import RemotingCommand
 from tests.broker.replication.pair import MASTER, pair, slave_config, state_of, until
 from tests.broker.replication.slave import log_of
+from tests.support.broker.clients.remoting_relay import relayed
 from tests.support.broker.clients.users import SECRETS, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.shell import ended
@@ -102,21 +103,21 @@ async def test_h01_a_master_that_fails_at_first_is_asked_again(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     await parted(start_broker, 3, 0)
-    async with start_broker(
-        folder="master", replication=MASTER, remoting_port=0, **SIZES
-    ) as master:
-        server = master.broker.remoting.server
-        assert server is not None
-        code, answers = RequestCode.GET_BROKER_RUNTIME_INFO, {**server._processors}
+    failing = [RequestCode.GET_BROKER_RUNTIME_INFO]
 
-        def fail_once(request: Request) -> Step:
-            server._processors = answers
-            return request.command.answer(ResponseCode.SYSTEM_ERROR, remark="no figures yet")
+    def fail_once(request: RemotingCommand) -> RemotingCommand | None:
+        if request.code not in failing:
+            return None
+        failing.clear()
+        return request.answer(ResponseCode.SYSTEM_ERROR, remark="no figures yet")
 
-        server._processors = {**answers, code: fail_once}
+    async with (
+        start_broker(folder="master", replication=MASTER, remoting_port=0, **SIZES) as started,
+        relayed(started, fail_once) as master,
+    ):
         exit_code, text = await align(tmp_path / "slave", master, "--json")
         assert (exit_code, json.loads(text)["removed"]) == (0, {})
-        assert server._processors is answers
+        assert not failing
 
 
 async def test_h01_a_master_with_users_and_tls_is_reached(

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.config import ClientLimits, Limits
-from rocketpy_broker.services.retry import service
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.model.configs import Perm, TopicConfig
-from rocketpy_proto.record import RecordBlock
+from tests.broker.send.test_large_blocks import LARGE
 from tests.support.broker.retries import (
     DEAD_LETTER,
     DEAD_LETTERS,
@@ -286,13 +285,22 @@ async def test_r01_what_is_sent_back_while_its_topic_goes_is_told(
     await running.create_topic("T")
     offset = await send(running)
     await outcome(running, offset, level)
-    stored = running.broker.store.positions().log_end
-
-    async def deleting(_block: RecordBlock) -> None:
-        if topic in running.broker.services.topics:
-            await running.broker.services.admin.admin.delete_topic(topic)
-
-    monkeypatch.setattr(service, "_between_copies", deleting)
-    code, _, remark = await outcome(running, offset, level)
+    services, statistics = running.broker.services, running.broker.store.statistics
+    stored = statistics.put_message_count
+    with (
+        holding(monkeypatch, "pwrite", LOG) as write,
+        holding(monkeypatch, "fsync", "*/config/topics.json*") as save,
+    ):
+        deleting = asyncio.ensure_future(services.admin.admin.delete_topic(topic))
+        await save.reached()
+        large = asyncio.ensure_future(running.append("T", 0, LARGE))
+        await write.reached()
+        # The message waits for the end of the large write.
+        sending = asyncio.ensure_future(outcome(running, offset, level))
+        await until(lambda: services.sends.admission.waiting_count > 0)
+        save.open()
+        await deleting
+    code, _, remark = await sending
     assert (code, remark[: len(topic) + 7]) == (ResponseCode.SYSTEM_ERROR, f"topic[{topic}]")
-    assert running.broker.store.positions().log_end == stored
+    assert (await large).status.code == 0
+    assert statistics.put_message_count - stored == 1

@@ -22,6 +22,7 @@ from rocketpy_proto.remoting import RemotingCommand, signed
 from rocketpy_proto.remoting.headers.cluster import PutKVConfigRequest
 from rocketpy_proto.remoting.headers.sends import SendMessageRequest
 from rocketpy_proto.remoting.headers.topics import GetRouteInfoRequest
+from rocketpy_proto.remoting.signature import signature
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.support.broker.clients.remoting_client import connected
 from tests.support.broker.clients.users import (
@@ -273,16 +274,13 @@ def test_a_client_makes_a_token_anew_before_the_last_minute() -> None:
     assert fourth != first
 
 
-def test_n09_a_large_body_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed: list[RemotingCommand] = []
-
-    def is_signed_by(command: RemotingCommand, _secret_key: str) -> bool:
-        hashed.append(command)
-        return False
-
-    monkeypatch.setattr(credentials, "is_signed_by", is_signed_by)
-    fields = {"AccessKey": "a", "Signature": "x", credentials.UNIQUE_KEY_QUERY: "true"}
-    found = remoting_credentials(RemotingCommand(1, 1, ext_fields=fields, body=bytes(1 << 20)))
+@pytest.mark.parametrize("size", [credentials.TWICE_BYTES_MAX, credentials.TWICE_BYTES_MAX + 1])
+def test_n09_a_body_that_is_too_large_to_be_hashed_twice_is_hashed_in_the_first_form(
+    size: int,
+) -> None:
+    signed, body = {"AccessKey": "a"}, bytes(size)
+    fields = {**signed, "Signature": signature(signed, body, "secret")}
+    fields[credentials.UNIQUE_KEY_QUERY] = "true"
+    found = remoting_credentials(RemotingCommand(1, 1, ext_fields=fields, body=body))
     assert found is not None
-    assert not found.is_signed_by("secret")
-    assert len(hashed) == 1
+    assert found.is_signed_by("secret") is (size == credentials.TWICE_BYTES_MAX)

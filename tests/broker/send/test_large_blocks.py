@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
 import grpc
 import pytest
@@ -14,11 +13,11 @@ import pytest
 from rocketpy_broker.services.admin import topic_admin_service
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.offsets import service as offsets
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, broker_pb2_grpc
 from tests.support.blocks import WireBlock, bodies_of, wire_block
-from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.event_loop import counted_slots
+from tests.support.broker.running_broker import RunningBroker, until
 from tests.support.store.disk_calls import LOG, DiskCall, before_call
 
 LARGE = bytes(2 * SMALL_BYTES_MAX)
@@ -214,58 +213,22 @@ async def test_b09_a_topic_deleted_while_its_large_block_waits_gets_none_of_it(
     assert (await running.append("T", 0, b"new")).queue_offset == 0
 
 
-async def most_at_a_turn(work: asyncio.Future[list[Any]], done: Callable[[], int]) -> int:
-    """Returns the largest growth of `done` between two passes of the loop."""
-    most, before = 0, done()
-    while not work.done():
-        await asyncio.sleep(0)
-        now = done()
-        most, before = max(most, now - before), now
-    await work
-    return most
-
-
-async def test_n13_offsets_of_many_queues_are_looked_at_some_at_a_turn(
-    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
+async def test_n13_offsets_of_many_queues_are_looked_at_some_in_each_slot(
+    running: RunningBroker,
 ) -> None:
-    queues, askers, looked_at = 4_096, 8, 0
-    real = MessageStore.range_of
-
-    def counted(store: MessageStore, queue: object) -> object:
-        nonlocal looked_at
-        looked_at += 1
-        return real(store, queue)  # type: ignore[arg-type]
-
+    queues = 4_096
     await running.create_topic("T", queues)
-    monkeypatch.setattr(MessageStore, "range_of", counted)
-    request = broker_pb2.QueryOffsetsRequest(topics=["T"])
-    asking = asyncio.gather(*(running.data.QueryOffsets(request) for _ in range(askers)))
-    most = await most_at_a_turn(asking, lambda: looked_at)
-    answers = await asking
-    assert [len(answer.topics[0].queues) for answer in answers] == [queues] * askers
-    assert looked_at == askers * queues
-    assert most <= offsets.QUEUES_A_SLOT
+    async with counted_slots() as slots:
+        answer = await running.data.QueryOffsets(broker_pb2.QueryOffsetsRequest(topics=["T"]))
+    assert len(answer.topics[0].queues) == queues
+    assert len(slots) >= queues // offsets.QUEUES_A_SLOT
 
 
-async def test_n13_a_list_of_many_topics_is_made_some_at_a_turn(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topics, askers, made = 3_000, 4, 0
-    real = topic_admin_service._message
-
-    def counted(config: object) -> admin_pb2.TopicConfig:
-        nonlocal made
-        made += 1
-        return real(config)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(topic_admin_service, "_message", counted)
-    async with start_broker() as running:
-        table = running.broker.services.topics._table
-        template = table.entries["TBW102"]
-        table.take_in({f"topic-{number}": template for number in range(topics)})
-        request = admin_pb2.ListTopicsRequest()
-        listing = asyncio.gather(*(running.admin.ListTopics(request) for _ in range(askers)))
-        assert await most_at_a_turn(listing, lambda: made) <= topic_admin_service.ENTRIES_A_SLOT
-        answers = await listing
-        assert {len(answer.configs) for answer in answers} == {made // askers}
-        assert made >= topics * askers
+async def test_n13_a_list_of_many_topics_is_made_in_slots(running: RunningBroker) -> None:
+    topics, table = 3_000, running.broker.services.topics._table
+    template = table.entries["TBW102"]
+    table.take_in({f"topic-{number}": template for number in range(topics)})
+    async with counted_slots() as slots:
+        answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+    assert len(answer.configs) >= topics
+    assert len(slots) >= len(answer.configs) // topic_admin_service.ENTRIES_A_SLOT

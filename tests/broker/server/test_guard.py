@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import Any
 
 import grpc
@@ -34,6 +35,7 @@ from tests.support.broker.running_broker import (
     another_connection,
     until,
 )
+from tests.support.store.disk_calls import DiskCall, before_call
 
 MALFORMED = b"\x0a\xff\xff\xff\x0f"
 BUSY = ResponseCode.SYSTEM_BUSY
@@ -95,22 +97,22 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 async def test_b10_what_no_one_expected_is_a_system_error_and_one_line_a_minute(
     start_broker: StartBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail(_call: DiskCall) -> None:
+        raise OSError(errno.EIO, "x" * 1_000_000)
+
+    before_call(monkeypatch, "statvfs", "*", fail)
     async with start_broker() as running:
-
-        def fail(*_arguments: object, **_words: object) -> None:
-            raise KeyError("x" * 1_000_000)
-
-        monkeypatch.setattr(type(running.broker.services.topics), "names", fail)
+        request = admin_pb2.GetBrokerStatusRequest()
         for _ in range(50):
-            answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+            answer = await running.admin.GetBrokerStatus(request)
             assert answer.status.code == ResponseCode.SYSTEM_ERROR
-            assert "KeyError" not in answer.status.remark
+            assert "OSError" not in answer.status.remark
         [line] = lines(caplog)
-        assert "ListTopics" in line.getMessage()
-        assert "KeyError" in line.getMessage()
+        assert "GetBrokerStatus" in line.getMessage()
+        assert "OSError" in line.getMessage()
         assert len(line.getMessage()) < 500
         running.clock.advance(failure_log.INTERVAL_MS)
-        await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
+        await running.admin.GetBrokerStatus(request)
     [_, second] = lines(caplog)
     assert "49 more" in second.getMessage()
     assert second.exc_info is None
@@ -119,12 +121,13 @@ async def test_b10_what_no_one_expected_is_a_system_error_and_one_line_a_minute(
 async def test_b10_a_stream_that_fails_ends_with_a_code(
     start_broker: StartBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail(_call: DiskCall) -> None:
+        raise ZeroDivisionError
+
     async with start_broker() as running:
-
-        async def fail(*_arguments: object) -> AsyncIterator[object]:
-            yield 1 // len(_arguments[2:])
-
-        monkeypatch.setattr(type(running.broker.services.pull.pulls), "pull", fail)
+        await running.create_topic("T")
+        await running.append("T", 0, b"x")
+        before_call(monkeypatch, "pread", "*/consumequeue/*", fail)
         [answer] = await running.pull(topic="T")
     assert answer.status.code == ResponseCode.SYSTEM_ERROR
     assert len(lines(caplog)) == 1
@@ -149,17 +152,25 @@ def test_b10_what_is_known_of_peers_is_bounded(caplog: pytest.LogCaptureFixture)
     assert len(lines(caplog)) == failure_log.PEERS_MAX + 10
 
 
-async def test_n14_beyond_the_bound_calls_are_answered_system_busy(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guard, "CALLS_MAX", 20)
-    async with start_broker() as running:
-        await running.create_topic("T")
-        held = [asyncio.ensure_future(hold(running)) for _ in range(20)]
-        await running.held(20)
+@contextmanager
+def other_calls(running: RunningBroker, count: int) -> Iterator[None]:
+    """Counts `count` calls of another connection during the block."""
+    counted = running.broker.server.guard
+    charges = [counted.begin("another client", 0) for _ in range(count)]
+    yield
+    for charge in charges:
+        counted.end(charge)
+
+
+async def test_n14_beyond_the_bound_calls_are_answered_system_busy(running: RunningBroker) -> None:
+    most, own = guard.CALLS_MAX, guard.CALLS_SHARE + 1
+    await running.create_topic("T")
+    with other_calls(running, most - own):
+        held = [asyncio.ensure_future(hold(running)) for _ in range(own)]
+        await running.held(own)
         [busy] = await running.pull(topic="T", wait_ms_max=1_000)
         assert busy.status.code == ResponseCode.SYSTEM_BUSY
-        assert "too many calls are running, limit 20" in busy.status.remark
+        assert f"too many calls are running, limit {most}" in busy.status.remark
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await health(running)
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -195,44 +206,46 @@ async def test_n14_beyond_the_bound_streams_of_requests_are_answered_system_busy
 
 
 async def test_n14_calls_of_others_leave_each_connection_its_share(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker,
 ) -> None:
-    monkeypatch.setattr(guard, "CALLS_MAX", 20)
-    monkeypatch.setattr(guard, "CALLS_SHARE", 2)
-    async with start_broker() as running, another_connection(running) as another:
-        await running.create_topic("T")
-        held = [asyncio.ensure_future(hold(running)) for _ in range(20)]
-        await running.held(20)
-        await health(another)
-        held += [asyncio.ensure_future(hold(another)) for _ in range(2)]
-        await running.held(22)
-        for each in (another, running):
-            [busy] = await each.pull(topic="T", wait_ms_max=1_000)
-            assert busy.status.code == BUSY
-        for call in held:
-            call.cancel()
-        await asyncio.gather(*held, return_exceptions=True)
-        await until(lambda: running.broker.server.guard.running == 0)
+    most, share = guard.CALLS_MAX, guard.CALLS_SHARE
+    await running.create_topic("T")
+    with other_calls(running, most - share):
+        async with another_connection(running) as another:
+            held = [asyncio.ensure_future(hold(running)) for _ in range(share)]
+            await running.held(share)
+            await health(another)
+            held += [asyncio.ensure_future(hold(another)) for _ in range(share)]
+            await running.held(2 * share)
+            for each in (another, running):
+                [busy] = await each.pull(topic="T", wait_ms_max=1_000)
+                assert busy.status.code == BUSY
+            for call in held:
+                call.cancel()
+            await asyncio.gather(*held, return_exceptions=True)
+    await until(lambda: running.broker.server.guard.running == 0)
 
 
 async def test_n14_streams_of_reflection_take_no_place_of_other_streams(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker,
 ) -> None:
-    monkeypatch.setattr(guard, "STREAMS_MAX", 2)
-    monkeypatch.setattr(guard, "OPEN_STREAMS_OF_CONNECTION", 2)
     path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-    async with start_broker() as running, another_connection(running) as another:
+    async with another_connection(running) as another:
         await running.create_topic("T")
         method: Any = another.channel.stream_stream(path)
-        calls = [method() for _ in range(3)]
-        for call in calls[:2]:
+        *calls, refused = [method() for _ in range(guard.OPEN_STREAMS_OF_CONNECTION + 1)]
+        for call in calls:
             await call.write(
                 reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
             )
             assert await call.read()
-        assert (await stream(running))[1].code == 0
-        await calls[2].write(b"")
-        assert await calls[2].code() is grpc.StatusCode.UNAVAILABLE
+        with ExitStack() as taken:
+            streams = running.broker.server.guard.streams
+            for number in range(guard.STREAMS_MAX - 1):
+                taken.enter_context(streams.stream(f"client {number}"))
+            assert (await stream(running))[1].code == 0
+        await refused.write(b"")
+        assert await refused.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_n14_connections_beyond_the_bound_are_closed(

@@ -7,6 +7,8 @@ when a call waits for one, so that a run repeats the same calls.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +17,9 @@ from typing import TypeVar
 from unittest import mock
 
 import numpy as np
+import pytest
 
 from rocketpy_broker.config import BrokerConfig, Replication
-from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.batches.commit_check import CommitCheck
@@ -35,17 +37,14 @@ from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store import message_store
-from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.index.layout import IndexFormat
-from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.configs import TopicConfig
-from rocketpy_proto.record import RecordBlock
 from tests.faults.images import block_of, read_bodies
+from tests.support.store.disk_calls import LOG, DiskCall, before_call
 from tests.support.store.messages import OTHER, QUEUE, delete_topic, flush_log
 from tests.support.store.stores import store_in
 
@@ -127,8 +126,11 @@ class Desk:
                 asyncio.run(self._topics.update(TopicConfig(queue.topic), create_only=True))
         self._run(self._recover)
 
-    async def _recover(self, scope: TaskScope) -> None:
-        await self.batches.recover(scope.start)
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        self._scope.start(work)
+
+    async def _recover(self, _: TaskScope) -> None:
+        await self.batches.recover(self._start)
         while self.batches._pending:  # noqa: ASYNC110 (there is no signal)
             await asyncio.sleep(0)
         await self.batches.remove_stored()
@@ -137,9 +139,8 @@ class Desk:
         """Runs `work` with the tasks that it starts."""
 
         async def main() -> T:
-            async with TaskScope() as scope:
-                self.batches._start = scope.start
-                return await work(scope)
+            async with TaskScope() as self._scope:
+                return await work(self._scope)
 
         return asyncio.run(main())
 
@@ -276,27 +277,23 @@ class Room:
     left: int | None = None
     record_count = 0
 
-    def take(self, block: RecordBlock) -> None:
-        """Takes one append from the budget. Raises StoreClosedError if there is none."""
+    def take(self, call: DiskCall) -> None:
+        """Takes a write of records to the log from the budget. Raises OSError if it is used up."""
+        block = call.records
+        if block is None:
+            return
         if self.left == 0:
-            raise StoreClosedError("no room")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.left = self.left and self.left - 1
         self.record_count += len(block)
 
 
 @contextmanager
-def limited_room() -> Iterator[Room]:
-    """Limits the stores' appends to a budget."""
+def limited_room(log: str = LOG) -> Iterator[Room]:
+    """Limits the disk of logs to a budget of appends."""
     room = Room()
-    begin = MessageStore.begin_append
-
-    def taken(
-        store: MessageStore, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
-    ) -> AppendUnderWay:
-        room.take(block)
-        return begin(store, queue, block, known)
-
-    with mock.patch.object(MessageStore, "begin_append", taken):
+    with pytest.MonkeyPatch.context() as patch:
+        before_call(patch, "pwrite", log, room.take)
         yield room
 
 

@@ -58,7 +58,7 @@ class CrashingDisk(SimulatedDisk):
                 durable = self._durable.get(path.stat().st_ino)
                 if durable is not None:
                     copy._durable[target.stat().st_ino] = durable
-        copy._names = {folder / path.relative_to(self.folder) for path in self._names}
+        copy._names.update(folder / path.relative_to(self.folder) for path in self._names)
         return copy
 
     def texts(self, names: Sequence[str]) -> dict[str, bytes]:

@@ -137,16 +137,14 @@ def test_available_now_leaves_topics_that_came_during_it_to_the_next_run(
     pattern = {"topic": None, "topicPattern": f"{topic.name}(-.*)?", **EARLIEST}
     topic.send("a", "b")
     later = Topic(f"{topic.name}-later", topic.spark, topic.broker)
-    collect = collected._collect
 
-    def collect_and_create(frame: DataFrame, batch_id: int) -> None:
-        collect(frame, batch_id)
+    def create(batch_id: int) -> None:
         if batch_id == 0:
             topic.broker.create_topic(later.name, queues=1)
             later.send("late")
             topic.send("c")
 
-    collected._collect = collect_and_create  # type: ignore[method-assign]
+    collected.listeners.append(create)
     frame = topic.stream(maxOffsetsPerTrigger=1, **pattern)
     collected.run(frame)
     assert collected.bodies() == ["a", "b"]
@@ -213,14 +211,12 @@ def test_k05_a_message_ends_the_waiting_of_an_idle_query(
     topic: Topic, collected: Collected
 ) -> None:
     arrived = threading.Event()
-    collect = collected._collect
 
-    def collect_and_tell(frame: DataFrame, batch_id: int) -> None:
-        collect(frame, batch_id)
+    def note(_batch_id: int) -> None:
         if collected.bodies():
             arrived.set()
 
-    collected._collect = collect_and_tell  # type: ignore[method-assign]
+    collected.listeners.append(note)
     with running(collected, topic.stream(pollTimeout="1h", **EARLIEST)):
         topic.send("a")
         assert arrived.wait(WAIT_SECONDS_MAX)

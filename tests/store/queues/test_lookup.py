@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers import lookup as queue_lookup
-from rocketpy_broker.store.queues.readers.lookup import StoredAt
+from rocketpy_broker.store.queues.readers.lookup import QueueLookup, StoredAt
 from rocketpy_broker.store.queues.readers.messages import (
     MessageLookup,
     MessagePosition,
@@ -84,21 +85,27 @@ def test_k05_a_queue_without_messages_has_none_since_any_time(store: MessageStor
     assert store.queue_lookup.first_since(QUEUE, 0) is None
 
 
-def test_k05_a_search_reads_few_records(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class NotedReads:
+    """Look-ups of messages that note the records that they read."""
+
+    def __init__(self, messages: MessageLookup) -> None:
+        self._messages = messages
+        self.offsets: list[int] = []
+
+    def store_timestamp_ms(self, physical_offset: int) -> int | None:
+        self.offsets.append(physical_offset)
+        return self._messages.store_timestamp_ms(physical_offset)
+
+
+def test_k05_a_search_reads_few_records(open_store: OpenStore) -> None:
     store = open_store(segment_bytes=1 << 20, queue_file_bytes=20_000)
     put(store, numbered(1000))
-    reads: list[int] = []
-    read = MessageLookup.store_timestamp_ms
-
-    def counted(lookup: MessageLookup, physical_offset: int) -> int | None:
-        reads.append(physical_offset)
-        return read(lookup, physical_offset)
-
-    monkeypatch.setattr(MessageLookup, "store_timestamp_ms", counted)
-    assert offset_since(store, 1) == 0
-    assert len(reads) <= 10
+    reads, built = NotedReads(store.messages), store.queue_lookup
+    lookup = QueueLookup(built._queues, cast("MessageLookup", reads), built._times)
+    found = lookup.first_since(QUEUE, 1)
+    assert found is not None
+    assert found.offset == 0
+    assert 0 < len(reads.offsets) <= 10
 
 
 def test_k05_nothing_is_found_before_the_queues_minimum(

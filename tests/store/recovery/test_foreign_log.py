@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import struct
 import zlib
-from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rocketpy_broker.store.log.scanner import LogScanner
+from rocketpy_broker.store.log.scanner import SCAN_BYTES_MAX
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, ReadLimits
 from rocketpy_proto.record.layout import MAGIC_V1
@@ -36,8 +36,10 @@ def bodies_read(store_of: OpenStore) -> list[bytes]:
     return found
 
 
-def left_by_rocketmq(new_store: OpenStore, folder: Path, bodies: list[bytes]) -> None:
-    store = new_store()
+def left_by_rocketmq(
+    new_store: OpenStore, folder: Path, bodies: list[bytes], **settings: Any
+) -> None:
+    store = new_store(**settings)
     store.open()
     put_all(store, bodies)
     store.close()
@@ -45,14 +47,14 @@ def left_by_rocketmq(new_store: OpenStore, folder: Path, bodies: list[bytes]) ->
 
 
 def test_s09_a_long_log_without_checksums_is_walked_in_parts(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_store: OpenStore, tmp_path: Path
 ) -> None:
-    left_by_rocketmq(new_store, tmp_path, numbered(100))
-    in_parts = partialmethod(LogScanner.__init__, bytes_max=300)
-    monkeypatch.setattr(LogScanner, "__init__", in_parts)
-    store = new_store()
-    assert store.open().records_scanned == 100
-    assert read_all(store) == numbered(100)
+    large = {"segment_bytes": 2 * SCAN_BYTES_MAX}
+    bodies = [b"%d" % number + bytes(SCAN_BYTES_MAX // 5) for number in range(8)]
+    left_by_rocketmq(new_store, tmp_path, bodies, **large)
+    store = new_store(**large)
+    assert store.open().records_scanned == 8
+    assert read_all(store) == bodies
 
 
 @pytest.mark.parametrize("body", [b"plain", b"with " + MAGIC + b" inside, as if one began"])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from functools import partialmethod
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.log.filler import is_filler
-from rocketpy_broker.store.log.scanner import LogScanner, LogSpan
+from rocketpy_broker.store.log.scanner import SCAN_BYTES_MAX, LogSpan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.foreign import StaleRecords
 from rocketpy_broker.store.values import QueueBounds, QueueKey
@@ -90,21 +88,20 @@ def test_f16_the_offset_of_a_damaged_message_that_waits_is_not_given_again(
 
 
 def test_s09_a_clock_that_steps_back_between_two_parts_of_a_scan_loses_nothing(
-    open_store: OpenStore, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, tmp_path: Path, clock: ManualClock
 ) -> None:
-    store = open_store()
+    store = open_store(segment_bytes=2 * SCAN_BYTES_MAX)
     put_all(store, numbered(3))
     end = store.positions().log_end
     store.close()
     turn = RocketMQTurn(tmp_path)
     turn.start(end)
-    for number in range(3, 9):
-        turn.put(QUEUE, b"message %d" % number, clock.now_ms() - LATER_MS * number)
+    bodies = [b"%d" % number + bytes(SCAN_BYTES_MAX // 5) for number in range(3, 9)]
+    for number, body in enumerate(bodies, 3):
+        turn.put(QUEUE, body, clock.now_ms() - LATER_MS * number)
     turn.leave(abort="4711")
-    in_parts = partialmethod(LogScanner.__init__, bytes_max=100)
-    monkeypatch.setattr(LogScanner, "__init__", in_parts)
-    again = open_store()
-    assert read_all(again) == numbered(9)
+    again = open_store(segment_bytes=2 * SCAN_BYTES_MAX)
+    assert read_all(again) == numbered(3) + bodies
 
 
 def test_a_half_message_that_was_stored_before_the_one_in_front_of_it_is_not_stale() -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,8 +54,7 @@ class Called:
 @pytest.fixture
 def spark_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes this process look as if PySpark had started it."""
-    main = ModuleType("__main__")
-    main.__spec__ = SimpleNamespace(name="pyspark.daemon")  # type: ignore[assignment]
+    main = SimpleNamespace(__spec__=SimpleNamespace(name="pyspark.daemon"))
     monkeypatch.setitem(sys.modules, "__main__", main)
     monkeypatch.setenv(HIDE_TRACEBACK, "")
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import StoreBusyError
-from rocketpy_broker.services.retry.service import SendBackService
-from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model import dead_letter_topic
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from tests.support.broker.clients.apache_consumers import Consumer, duration
 from tests.support.broker.pops import (
@@ -27,8 +28,8 @@ from tests.support.broker.pops import (
     pass_time,
     with_messages,
 )
-from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.store.disk_calls import LOG, before_call, failing
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.disk_calls import LOG, before_call, failing, holding
 
 DEAD_LETTERS = dead_letter_topic(GROUP)
 LATER_MS = INVISIBLE_MS + REVIVE_MS
@@ -292,25 +293,28 @@ async def test_a_forwarded_message_is_one_dead_letter(start_broker: StartBroker)
 async def test_an_acknowledgement_counts_although_a_forward_at_that_time_fails(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began, may_end = asyncio.Event(), asyncio.Event()
-
-    async def refused(*_: Any) -> None:
-        began.set()
-        await may_end.wait()
-        raise StoreBusyError(1, 1)
-
-    async with with_messages(start_broker, b"a") as running:
-        consumer, deliveries = Consumer(running), running.broker.services.deliveries
+    limits = Limits(unflushed_bytes_max=1)
+    async with with_messages(
+        start_broker, b"a", flush=FlushDiskType.SYNC_FLUSH, limits=limits
+    ) as running:
+        await running.create_topic("U", 1)
+        consumer, services = Consumer(running), running.broker.services
+        deliveries, flushes = services.deliveries, services.flush.group_commit
         (handle,) = (await consumer.receive()).handles
-        monkeypatch.setattr(SendBackService, "send_back", refused)
-        forwarding = asyncio.ensure_future(deliveries.forward_to_dead_letters(GROUP, TOPIC, handle))
-        await began.wait()
-        acking = asyncio.ensure_future(deliveries.ack(GROUP, TOPIC, [handle], "c"))
-        await asyncio.sleep(0)
-        may_end.set()
-        with pytest.raises(StoreBusyError):
-            await forwarding
-        assert await acking == [None]
+        with holding(monkeypatch, "fdatasync", LOG) as gate:
+            filling = asyncio.ensure_future(running.append("U", 0, b"u"))
+            await until(lambda: flushes.waiting_count == 1)
+            forward = deliveries.forward_to_dead_letters(GROUP, TOPIC, handle)
+            forwarding = asyncio.ensure_future(forward)
+            await until(lambda: flushes.waiting_count == 2)
+            acking = asyncio.ensure_future(deliveries.ack(GROUP, TOPIC, [handle], "c"))
+            await asyncio.sleep(0)
+            running.clock.advance(FlushTimes().sync_flush_timeout_ms)
+            with pytest.raises(StoreBusyError):
+                await forwarding
+            gate.open()
+            assert await acking == [None]
+        assert (await filling).status.code == ResponseCode.FLUSH_DISK_TIMEOUT
         await pass_time(running, LATER_MS)
         await consumer.receive_nothing()
 

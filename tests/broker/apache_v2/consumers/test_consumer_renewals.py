@@ -10,10 +10,12 @@ import pytest
 from rocketpy_broker.services.deliveries import renewals
 from rocketpy_broker.services.deliveries.renewals import RENEWED_MS, RenewalService
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
+from rocketpy_broker.services.groups.retry_policy import EXPONENTIAL
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from tests.support.broker.clients.apache_consumers import Consumer, Received
-from tests.support.broker.pops import REVIVE_MS, TOPIC, pass_time, with_messages
+from tests.support.broker.pops import GROUP, REVIVE_MS, TOPIC, pass_time, with_messages
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.store.disk_calls import LOG, DiskCall, before_call, holding
 
@@ -135,9 +137,10 @@ async def test_a_delay_of_one_minute_ends_a_renewal(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(renewals, "RENEWED_MS_MAX", RENEWED_MS)
-    # As the delay after a third attempt.
-    monkeypatch.setattr(renewals, "retry_delay_ms", lambda *_: RENEWED_MS)
+    policy = {"type": EXPONENTIAL, "exponentialRetryPolicy": {"initial": RENEWED_MS}}
     async with with_messages(start_broker, b"a") as running:
+        config = SubscriptionGroupConfig(GROUP, group_retry_policy=policy)
+        await running.broker.services.groups.configs.update(config)
         consumer = Consumer(running)
         await pushed(consumer)
         await alive(consumer, 4 * RENEWED_MS)

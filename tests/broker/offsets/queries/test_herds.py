@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 from msgspec import structs
 
+from rocketpy_broker.config import Limits
 from rocketpy_broker.services.offsets import queries
 from rocketpy_broker.services.offsets.known import KnownOffsets
-from rocketpy_broker.services.offsets.queries import FEW_QUEUES, REST_MS
+from rocketpy_broker.services.offsets.queries import FEW_QUEUES, REST_MS, OffsetQueryService
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.model.configs import Perm, TopicConfig
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -63,14 +66,12 @@ async def test_b11_a_query_over_few_queues_is_answered_at_once(running: RunningB
 
 
 class CountingStore:
-    """A store that counts the queues of which a held query reads the maximum."""
+    """The reads of a store by a service, which notes the queues of which it reads the maximum."""
 
-    def __init__(self, running: RunningBroker) -> None:
-        service = running.broker.services.offsets.queries
-        self._store = service._store
-        self.recoveries = self._store.recoveries
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self.recoveries = store.recoveries
         self.seen: list[QueueKey] = []
-        service._store = self  # type: ignore[assignment]
 
     def range_of(self, queue: QueueKey) -> QueueBounds:
         self.seen.append(queue)
@@ -81,9 +82,12 @@ class HeldQuery:
     """A query over all queues, held after its first look, and the queues it looks at then."""
 
     def __init__(self, running: RunningBroker) -> None:
+        services, store = running.broker.services, CountingStore(running.broker.store)
         self._running = running
-        self._store = CountingStore(running)
-        self._service = running.broker.services.offsets.queries
+        self._store = store
+        self._service = OffsetQueryService(
+            cast("MessageStore", store), services.topics, services.long_polling.calls, Limits()
+        )
 
     async def hold(self, *topics: str, pattern: str = "", with_epochs: bool = False) -> None:
         """Holds it until it has looked at each queue."""

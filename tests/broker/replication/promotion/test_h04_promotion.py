@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.cli.broker import command_group
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.client import brokers
 from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.slave.progress_files import reset_progress
-from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2
 from tests.broker.replication.pair import MASTER, pair
 from tests.broker.replication.test_h01_alignment import align
 from tests.support.broker.running_broker import RunningBroker, StartBroker
@@ -139,16 +142,34 @@ def test_h04_messages_that_a_master_has_delivered_are_not_delivered_again(
         assert sorted(bodies(slave, "T")) == sorted([*sent, b"late"])
 
 
+class StaysSlave(admin_pb2_grpc.AdminServicer):
+    """A broker that is promoted, and does not get ready as a master."""
+
+    def Promote(  # noqa: N802 (a name of the contract)
+        self, *_: object
+    ) -> admin_pb2.PromoteResponse:
+        return admin_pb2.PromoteResponse(epoch=1)
+
+    def GetBrokerStatus(  # noqa: N802 (a name of the contract)
+        self, *_: object
+    ) -> admin_pb2.GetBrokerStatusResponse:
+        return admin_pb2.GetBrokerStatusResponse(broker_role="SLAVE")
+
+
 def test_h04_a_promoted_slave_that_does_not_serve_in_time_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with LocalBroker(broker_role="SLAVE", master="127.0.0.1:1") as slave:
-        with slave._connection() as connection:
-            assert not brokers.await_master(connection, 0)
-        monkeypatch.setattr(command_group, "await_master", lambda _: False)
-        done = run(slave, "broker", "promote", "--json")
-        assert (done.exit_code, json.loads(done.stdout)["epoch"]) == (1, 1)
-        assert "is promoted, and does not serve as the master yet" in done.stderr
+    times_ms = itertools.count(0, brokers.MASTER_SECONDS_MAX * 1_000 / 2)
+    monkeypatch.setattr(SystemClock, "monotonic_ms", lambda _: next(times_ms))
+    server = grpc.server(ThreadPoolExecutor())
+    admin_pb2_grpc.add_AdminServicer_to_server(StaysSlave(), server)
+    endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    words = ["broker", "promote", "--json", "--endpoint", endpoint]
+    done = CliRunner().invoke(app, words)
+    server.stop(None).wait()
+    assert (done.exit_code, json.loads(done.stdout)["epoch"]) == (1, 1)
+    assert "is promoted, and does not serve as the master yet" in done.stderr
 
 
 def test_h04_progress_of_an_earlier_master_is_forgotten(tmp_path: Path) -> None:

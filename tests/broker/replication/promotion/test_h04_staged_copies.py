@@ -6,7 +6,6 @@ import asyncio
 import errno
 import itertools
 import json
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,8 +19,7 @@ from rocketpy_broker.services.batches.service import UNCOPIED
 from rocketpy_broker.services.batches.staged_files import (
     StagedFiles,
 )
-from rocketpy_broker.services.slave.errors import MasterLostError
-from rocketpy_broker.services.slave.staging_sync import RETRY_MS, StagingSync
+from rocketpy_broker.services.slave.staging_sync import RETRY_MS
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.copy import StagedCopy
@@ -33,6 +31,8 @@ from rocketpy_broker.store.staging.frames import (
     attempt_frame,
     seal_frame,
 )
+from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.replication.pair import Pair, pair, slave_config
 from tests.broker.replication.pair import until as until_later
@@ -45,10 +45,11 @@ from tests.broker.replication.promotion.test_h04_batches import (
     staged,
 )
 from tests.support.broker.clients.batch_writer import Job, Task, staging_files
+from tests.support.broker.clients.remoting_relay import Answer, relayed
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.store.disk_calls import DiskCall, before_call, failing
-from tests.support.time_limits import WAIT_SECONDS_MAX
+from tests.support.store.disk_calls import DiskCall, before_call, failing, holding
 
+MASTERS, SLAVES = "*/master/rocketpy/staging/*", "*/slave/rocketpy/staging/*"
 CONTENT = {"writerId": "w", "batchId": 0, "jobToken": 1, "task": 0, "taskToken": 1, "logEnd": 0}
 OTHER_VALUES: list[object] = [[], {}, None, "", 1.5, 1 << 64]
 
@@ -69,7 +70,9 @@ class RestartablePair(Pair):
 
 
 @asynccontextmanager
-async def restartable(start_broker: StartBroker) -> AsyncIterator[RestartablePair]:
+async def restartable(
+    start_broker: StartBroker, answer: Answer = lambda _: None
+) -> AsyncIterator[RestartablePair]:
     clock = ManualClock()
 
     def begin(port: int | None) -> AbstractAsyncContextManager[RunningBroker]:
@@ -77,37 +80,34 @@ async def restartable(start_broker: StartBroker) -> AsyncIterator[RestartablePai
 
     async with AsyncExitStack() as running:
         master = await running.enter_async_context(begin(0))
-        config = slave_config(master)
-        async with start_broker(replication=config, clock=clock, folder="slave") as slave:
+        async with (
+            relayed(master, answer) as reached,
+            start_broker(replication=slave_config(reached), clock=clock, folder="slave") as slave,
+        ):
             yield RestartablePair(master, slave, begin, running)
 
 
 async def test_h04_an_error_at_the_begin_of_a_new_run_loses_no_copies(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    async with restartable(start_broker) as both:
+    errors = list[ResponseCode]()
+
+    def answer(request: RemotingCommand) -> RemotingCommand | None:
+        is_piece = request.code == RequestCode.READ_STAGED_FILE
+        return request.answer(errors.pop()) if errors and is_piece else None
+
+    async with restartable(start_broker, answer) as both:
         await staged(both)
         names = staging_files(both.master)
         await both.stop_master()
-        errors = failing_once(monkeypatch)
+        # The slave has to copy this file again, which fails at first.
+        (both.slave.broker.store.staging.folder / min(names)).unlink()
+        errors.append(ResponseCode.SYSTEM_ERROR)
         await both.start_master()
         await both.until(lambda: not errors)
         await Job(both.master, writer_id="another").stage((0, [b"x"]))
         await copied(both)
         assert {*names} < {*staging_files(both.slave)}
-
-
-def failing_once(monkeypatch: pytest.MonkeyPatch) -> list[MasterLostError]:
-    """Loses the master at the next look at a copy; the returned list is empty then."""
-    errors, real = [MasterLostError("127.0.0.1:1: it is gone")], StagedCopy.is_there
-
-    def look(copy: StagedCopy) -> bool:
-        if errors:
-            raise errors.pop()
-        return real(copy)
-
-    monkeypatch.setattr(StagedCopy, "is_there", look)
-    return errors
 
 
 async def test_h04_a_file_that_the_master_cannot_read_holds_up_no_other_writer(
@@ -188,19 +188,6 @@ async def test_h04_in_sync_replicas_are_waited_for_also_when_no_slave_has_asked(
 # --- Ends of attempts ---
 
 
-def held_seal(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """Holds the end of each attempt once its bytes are written, until the second event."""
-    real, reached, goes_on = StagedAttempt.seal, threading.Event(), threading.Event()
-
-    def seal(attempt: StagedAttempt, *, durable: bool) -> None:
-        real(attempt, durable=durable)
-        reached.set()
-        assert goes_on.wait(WAIT_SECONDS_MAX)
-
-    monkeypatch.setattr(StagedAttempt, "seal", seal)
-    return reached, goes_on
-
-
 async def test_h04_an_end_that_is_cancelled_and_repeated_is_copied(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,16 +198,15 @@ async def test_h04_an_end_that_is_cancelled_and_repeated_is_copied(
         task = Task(job, 0, 1)
         await task.send(0, b"a")
         files = both.master.broker.services.batches.files
-        reached, goes_on = held_seal(monkeypatch)
         request = broker_pb2.StageBlocksRequest(
             job=job.name, task=0, task_token=1, block_number=1, is_last=True
         )
-        call = both.master.data.StageBlocks(iter([request]))
-        reading = asyncio.ensure_future(call.read())
-        await asyncio.to_thread(reached.wait, WAIT_SECONDS_MAX)
-        call.cancel()
-        await asyncio.wait([reading])
-        goes_on.set()
+        with holding(monkeypatch, "close", MASTERS) as gate:
+            call = both.master.data.StageBlocks(iter([request]))
+            reading = asyncio.ensure_future(call.read())
+            await gate.reached()
+            call.cancel()
+            await asyncio.wait([reading])
         assert (await task.end()).status.code == 0
         job.staged.append(task)
         assert (await committed(both, job)).outcome == broker_pb2.COMMITTED
@@ -237,20 +223,15 @@ async def test_h04_a_commit_during_an_end_waits_for_its_copy(
         task = Task(job, 0, 1)
         await task.send(0, b"a")
         job.staged.append(task)
-        reached, goes_on = held_seal(monkeypatch)
-        ending = asyncio.ensure_future(task.end())
-        await asyncio.to_thread(reached.wait, WAIT_SECONDS_MAX)
-        monkeypatch.setattr(StagingSync, "_copy", no_copy)
-        committing = asyncio.ensure_future(job.commit(wait_ms_max=0))
-        await asyncio.sleep(0.05)
-        goes_on.set()
+        before_call(monkeypatch, "open", SLAVES, failing(errno.ENOSPC))
+        with holding(monkeypatch, "close", MASTERS) as gate:
+            ending = asyncio.ensure_future(task.end())
+            await gate.reached()
+            committing = asyncio.ensure_future(job.commit(wait_ms_max=0))
+            await asyncio.sleep(0.05)
         assert (await ending).status.code == 0
         answer = await committing
         assert (answer.outcome, answer.hindrance) == (broker_pb2.NOT_COMMITTED, UNCOPIED)
-
-
-async def no_copy(*_: object) -> None:
-    raise OSError(errno.ENOSPC, "no space left on device")
 
 
 # --- Restarts ---
@@ -283,17 +264,16 @@ async def test_h04_a_copy_that_cannot_be_read_once_is_not_removed(
         async with start_broker(replication=config, clock=clock, folder="slave") as slave:
             await staged(Pair(master, slave))
             names = staging_files(slave)
-        errors, real = [OSError(errno.EMFILE, "too many open files")], StagedCopy.is_there
+        errors = [errno.EMFILE]
 
-        def look(copy: StagedCopy) -> bool:
+        def look(call: DiskCall) -> None:
             if errors:
-                raise errors.pop()
-            return real(copy)
+                failing(errors.pop())(call)
 
-        monkeypatch.setattr(StagedCopy, "is_there", look)
         removed: list[Path] = []
         monkeypatch.setattr(durable, "remove_files", removed.extend)
         async with start_broker(replication=config, clock=clock, folder="slave") as slave:
+            before_call(monkeypatch, "open", SLAVES, look)
             folder = slave.broker.store.staging.folder
             (folder / "lost+found").mkdir()
             await copied_but(master, clock)

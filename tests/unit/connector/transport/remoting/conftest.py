@@ -14,6 +14,7 @@ from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import Connections
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from tests.unit.connector.transport.remoting.pull_setup import PullSetup, Waits
 from tests.unit.connector.transport.remoting.scripted_cluster import Knowledge
 from tests.unit.connector.transport.remoting.scripted_peer import (
@@ -61,9 +62,11 @@ def clusters() -> Iterator[Clusters]:
     """Yields a function that makes a cluster of name servers; closes its connections afterwards."""
     connections = Connections()
 
-    def make(*name_servers: ScriptedPeer, access: AccessKeys | None = None) -> Cluster:
+    def make(
+        *name_servers: ScriptedPeer, request: Timeouts = PATIENT, access: AccessKeys | None = None
+    ) -> Cluster:
         addresses = tuple(peer.address for peer in name_servers)
-        return Cluster(ClusterConfig(addresses, PATIENT, PATIENT, access=access), connections)
+        return Cluster(ClusterConfig(addresses, PATIENT, request, access=access), connections)
 
     yield make
     connections.close()

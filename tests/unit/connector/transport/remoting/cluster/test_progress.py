@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import pytest
-
 from pyspark_rocketpy.offsets import BrokerQueue
-from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.queue_requests import update_consumer_offset
-from pyspark_rocketpy.transport.remoting.net.calls import Call
-from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode, ResponseCode
+from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
+from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.remoting.pull.test_queries import (
-    REMOTING,
     SUBSCRIPTION,
     A,
     B,
@@ -21,7 +18,7 @@ from tests.unit.connector.transport.remoting.pull.test_queries import (
     setup,
 )
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, route_with
-from tests.unit.connector.transport.remoting.scripted_peer import success
+from tests.unit.connector.transport.remoting.scripted_peer import Visit, success
 from tests.unit.connector.transport.remoting.scripted_queue import ScriptedQueue
 
 __all__ = ["setup"]
@@ -68,23 +65,49 @@ def test_a_broker_that_does_not_tell_what_a_group_has_committed_is_left_out(setu
     assert queries.unanswered is None
 
 
-def test_a_group_s_first_progress_is_told_before_any_other(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class HeldProgress:
+    """Brokers that answer progress after ASKED_MAX later requests for offsets."""
+
+    ASKED_MAX = 20
+
+    def __init__(self) -> None:
+        self.held = threading.Semaphore(0)
+        # The number of each broker's commits before the answer to the first one; all commits.
+        self.together: list[int] = []
+        self.progress = list[RemotingCommand]()
+
+    def script(self, visit: Visit) -> None:
+        queue, asked, held = ScriptedQueue(9), 0, list[RemotingCommand]()
+        for request in visit.requests():
+            is_progress = request.code == RequestCode.UPDATE_CONSUMER_OFFSET
+            self.progress += [request] * is_progress
+            if is_progress and asked < self.ASKED_MAX:
+                held.append(request)
+                self.held.release()
+            elif request.code in {RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET}:
+                visit.send(queue.answer(request))
+                asked += 1
+                if asked == self.ASKED_MAX:
+                    self.together.append(len(held))
+                    visit.send(*map(success, held))
+            else:
+                visit.send(success(request))
+
+
+def test_a_group_s_first_progress_is_told_before_any_other(setup: Setup) -> None:
     """Checks the order: 4.9.7 kept one of two concurrent queues, as each created a new table."""
-    calls: dict[str, list[Call[None]]] = {A: [], B: []}
-
-    def told(cluster: Cluster, group: str, queue: MessageQueue, offset: int) -> Call[None]:
-        assert all(call.is_answered for call in calls[queue.broker_name][:1])
-        call = update_consumer_offset(cluster, group, queue, offset)
-        calls[queue.broker_name].append(call)
-        return call
-
-    monkeypatch.setattr(f"{REMOTING}.pull.offset_queries.update_consumer_offset", told)
-    setup.route(broker_a={0: setup.broker(success)}, broker_b={0: setup.broker(success)})
+    brokers = HeldProgress()
+    addresses = [setup.scripted(brokers.script) for _ in range(2)]
+    setup.route(broker_a={0: addresses[0]}, broker_b={0: addresses[1]})
     positions = {TOPIC: {BrokerQueue(name, n): 5 + n for n in range(3) for name in (A, B)}}
-    setup.queries().commit("group", positions, {})
-    assert [len(its) for its in calls.values()] == [3, 3]
+    with ThreadPoolExecutor(1) as pool:
+        committing = pool.submit(setup.queries().commit, "group", positions, {})
+        for _ in addresses:
+            assert brokers.held.acquire(timeout=WAIT_SECONDS_MAX)
+        while len(brokers.together) < len(addresses):
+            setup.queries().bounds(SUBSCRIPTION)
+        committing.result()
+    assert (brokers.together, len(brokers.progress)) == ([1, 1], 6)
 
 
 def test_progress_is_told_to_masters_once_the_group_is_there(setup: Setup) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
-from pyspark_rocketpy.transport.remoting.net.streams import Stream
 from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.remoting.conftest import Peers, Time
 from tests.unit.connector.transport.remoting.net.test_connection import ask, connected, failure_of
@@ -97,15 +97,18 @@ def test_a_request_whose_turn_does_not_come_fails_alone(peers: Peers) -> None:
         assert len(large.result().answer().body) == 15 << 20
 
 
-def test_an_interrupted_request_leaves_no_half_frame_behind(
-    peers: Peers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+def test_an_interrupted_request_leaves_no_half_frame_behind(peers: Peers) -> None:
+    main, is_over = threading.main_thread().ident, threading.Event()
+    assert main == threading.get_ident()
 
-    with connected(peers(answering(echo))) as connection:
-        with monkeypatch.context() as patched:
-            patched.setattr(Stream, "send", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                ask(connection)
+    def script(visit: Visit) -> None:
+        visit.socket.recv(1)
+        # The rest does not fit the buffers: the client waits for room.
+        signal.pthread_kill(main, signal.SIGINT)
+        is_over.wait(WAIT_SECONDS_MAX)
+
+    with connected(peers(script)) as connection:
+        with pytest.raises(KeyboardInterrupt):
+            ask(connection, bytes(15 << 20))
         assert "a request was interrupted" in str(failure_of(ask(connection)))
+        is_over.set()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -29,6 +28,7 @@ from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Know
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     Answers,
+    Script,
     answering,
     leaving,
     silent,
@@ -45,10 +45,11 @@ RETRIES = RetryPolicy(2, 1)
 class Setup:
     """A cluster of brokers with one queue each."""
 
-    def __init__(self, peers: Peers, clusters: Clusters) -> None:
+    def __init__(self, peers: Peers, clusters: Clusters, request: Timeouts = PATIENT) -> None:
         self._peers = peers
         self.names = Knowledge()
-        self.cluster: Cluster = clusters(peers(answering(self.names.answer)))
+        names = peers(answering(self.names.answer))
+        self.cluster: Cluster = clusters(names, request=request)
 
     def route(self, topic: str = TOPIC, queues: int = 1, **brokers: dict[int, str]) -> None:
         """Sets the route to these brokers by name, with `_` for a dash: addresses by id."""
@@ -60,6 +61,9 @@ class Setup:
 
     def broker(self, answer: Answers) -> str:
         return self._peers(answering(answer)).address
+
+    def scripted(self, script: Script) -> str:
+        return self._peers(script).address
 
     def left(self) -> str:
         """Starts a broker that reads one request and closes; returns its address."""
@@ -141,12 +145,10 @@ def test_a_slave_answers_in_its_masters_place(setup: Setup) -> None:
 
 
 def test_a_broker_that_was_slow_not_to_answer_is_not_asked_for_a_time(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
+    peers: Peers, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = ScriptedQueue(9)
+    setup, queue = Setup(peers, clusters, Timeouts(50, "connectTimeout")), ScriptedQueue(9)
     setup.route(broker_a={0: setup.broker(queue.answer)}, broker_b={0: setup.mute()})
-    config = replace(setup.cluster._caller._config, request=Timeouts(50, "connectTimeout"))
-    setup.cluster._caller._config = config
     monkeypatch.setattr(f"{REMOTING}.cluster.fan_out.SLOW_MS", 0)
     queries = setup.queries()
     for _ in range(3):
