@@ -145,7 +145,7 @@ def test_a_broker_that_was_slow_not_to_answer_is_not_asked_for_a_time(
 ) -> None:
     queue = ScriptedQueue(9)
     setup.route(broker_a={0: setup.broker(queue.answer)}, broker_b={0: setup.mute()})
-    config = replace(setup.cluster._caller._config, request=Timeouts(50, "connectTimeout"))
+    config = replace(setup.cluster._caller._config, request=Timeouts(1_000, "connectTimeout"))
     setup.cluster._caller._config = config
     monkeypatch.setattr(f"{REMOTING}.cluster.fan_out.SLOW_MS", 0)
     queries = setup.queries()
