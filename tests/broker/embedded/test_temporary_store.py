@@ -63,7 +63,7 @@ class Running:
         self.process.send_signal(number)
         self.process.communicate(timeout=WAIT_SECONDS_MAX)
         if handle is not None:
-            ended, _, _ = select.select([handle], [], [], 30)
+            ended, _, _ = select.select([handle], [], [], WAIT_SECONDS_MAX)
             os.close(handle)
             assert ended
 
@@ -178,7 +178,7 @@ import multiprocessing, os, signal, sys, time
 from rocketpy_broker import LocalBroker
 
 broker = LocalBroker().start()
-child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(3600,))
 child.start()
 print(broker.pid, broker.data, child.pid, flush=True)
 sys.stdin.read()
@@ -215,7 +215,7 @@ def test_a_forked_process_does_not_keep_the_broker_alive(tmp_path: Path) -> None
         process.kill()
         process.wait()
     try:
-        assert select.select([handle], [], [], 60)[0], "the broker lives on"
+        assert select.select([handle], [], [], WAIT_SECONDS_MAX)[0], "the broker lives on"
     finally:
         os.kill(int(child), signal.SIGKILL)
         os.close(handle)
