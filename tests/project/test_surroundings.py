@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +63,7 @@ def test_a_topic_of_somebody_else_stays(
 def test_a_broker_that_does_not_answer_is_named(
     surroundings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+    endpoint = "127.0.0.1:1"
     monkeypatch.setenv("ROCKETPY_ENDPOINT", endpoint)
     said = f"no broker answers at {endpoint} .UNAVAILABLE.*parameter `endpoint`"
     with pytest.raises(LocalBrokerError, match=said), surroundings({}) as here:

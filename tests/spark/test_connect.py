@@ -32,7 +32,7 @@ def test_spark_connect_reads_writes_and_streams_exactly_once(
         check=False,
         cwd=tmp_path,
         env={**kept, "PYTHONPATH": os.pathsep.join([str(TOP), *sys.path])},
-        timeout=380,
+        timeout=540,
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout.splitlines()[-1])

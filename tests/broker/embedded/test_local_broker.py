@@ -156,7 +156,7 @@ def test_a_broker_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
         assert parent.stdout is not None
         handle = os.pidfd_open(int(parent.stdout.readline()))
         parent.kill()
-        ended, _, _ = select.select([handle], [], [], 30)
+        ended, _, _ = select.select([handle], [], [], WAIT_SECONDS_MAX)
         os.close(handle)
     assert ended
     assert not (tmp_path / "store" / "abort").exists()

@@ -187,10 +187,8 @@ async def test_a_fault_is_logged_and_the_next_request_is_served(
 
 
 async def test_a_port_that_is_taken_is_named(start_broker: StartBroker, tmp_path: Path) -> None:
-    async with start_broker(http_port=0) as running:
-        taken = running.ready.port
-    listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", taken)
-    async with listening:
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as listening:
+        taken = listening.sockets[0].getsockname()[1]
         with pytest.raises(PortInUseError) as refused:
             async with start_broker(http_port=taken):
                 pass

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
+from rocketpy_broker.embedded.process import ReservedPort
 from rocketpy_proto.remoting import RemotingCommand, encode_frame
 from tests.broker.nameserver.registrations import addresses
 from tests.broker.registration.recorder import Recorder, silence, success
@@ -38,18 +40,19 @@ async def passes() -> None:
         await asyncio.sleep(0)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Yields a port that no other program is given; a name server may listen there."""
+    with closing(ReservedPort()) as reserved:
+        yield reserved.number
 
 
 async def test_a_name_server_that_starts_later_gets_the_broker(
     start_broker: StartBroker,
     start_name_server: StartNameServer,
     caplog: pytest.LogCaptureFixture,
+    port: int,
 ) -> None:
-    port = free_port()
     config = {"remoting_port": 0, "name_servers": (f"127.0.0.1:{port}",)}
     async with start_broker(**config) as running:
         assert "Connection refused" in await failed(caplog)

@@ -6,6 +6,7 @@ All messages of a sender and queue have one level, so they are delivered in orde
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from rocketpy_broker.client.messages.sender import MessageSender
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.histories.events import Calm
 from tests.faults.histories.history import History, body_of, id_of
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 LEVEL, DELAY_MS = 1, 1_000
 SENT_TOGETHER = 20
@@ -34,6 +36,7 @@ class DelayedMessages:
     queues: int
     topic: str = "T"
     history: History = field(default_factory=History)
+    _serves: threading.Event = field(default_factory=threading.Event)
 
     # --- The broker's lives ---
 
@@ -41,10 +44,12 @@ class DelayedMessages:
         """Starts the broker."""
         self.broker.start()
         self._serves_since_ms = _now_ms()
+        self._serves.set()
 
     def kill(self) -> None:
         """Ends the broker as a crash does."""
         self.history.events.append(Calm(self._serves_since_ms, _now_ms()))
+        self._serves.clear()
         self.broker.kill()
 
     # --- Sending ---
@@ -58,10 +63,10 @@ class DelayedMessages:
             try:
                 self._send(queue, bodies)
             except ClientError:
-                # A start takes a second or two; some messages are left for after it.
-                time.sleep(0.3)
+                # The rest is for the time after the start, which may take seconds.
+                self._serves.wait(WAIT_SECONDS_MAX)
             # Sending takes as long as the kills do.
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     def begin(self, queue: QueueKey, bodies: list[bytes], now_ms: int) -> None:
         """Records messages that are about to be sent in one request, and their due time."""

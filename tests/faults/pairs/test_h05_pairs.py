@@ -101,8 +101,11 @@ class Scene:
 
     def cut_link(self) -> None:
         goal = self.relay.cuts + 1
+        # Small messages would take minutes to reach a cut after many bytes.
+        self.sender.padding_bytes = PADDING_BYTES
         self.relay.cut_often(self.chance)
         until(lambda: self.relay.cuts >= goal)
+        self.sender.padding_bytes = 0
         self.relay.cut()
         self.check_unconfirmed()
 

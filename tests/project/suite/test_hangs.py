@@ -49,7 +49,7 @@ def test_a_test_that_hangs_is_named_and_others_run(name: str, tmp_path: Path) ->
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, *options, str(tmp_path)]
     # pytest options of the outer run do not apply to the inner one.
     environment = {**os.environ, "PYTHONPATH": str(TOP), "PYTEST_ADDOPTS": ""}
-    environment["ROCKETPY_HANGS_GRACE_S"] = "1"
+    environment["ROCKETPY_HANGS_GRACE_S"] = "3"
     done = subprocess.run(
         [*command, "--rootdir", str(tmp_path), "--numprocesses", "1"],
         cwd=tmp_path,

@@ -47,7 +47,7 @@ def test_an_error_of_a_reading_task_is_one_sentence(spark: SparkSession) -> None
         broker.create_topic("T", queues=1)
         gone = Topic("T", spark, broker)
         gone.send("a")
-        frame = gone.read(connectTimeout="300ms", pullTimeout="300ms", retryTimesMax=0)
+        frame = gone.read(connectTimeout="3s", pullTimeout="3s", retryTimesMax=0)
         assert frame.count() == 1
     text = shown(frame.count)
     assert "ROCKETPY_CONNECTION: no broker answers" in text.splitlines()[1]

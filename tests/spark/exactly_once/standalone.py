@@ -12,11 +12,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pyspark
 
+from rocketpy_broker.embedded.process import ReservedPort
 from tests.support.spark.copies import kill_with_children
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
@@ -31,9 +32,9 @@ LOOK_SECONDS = 0.02
 @contextmanager
 def two_hosts(folder: Path) -> Iterator[str]:
     """Yields the address of a master with workers that write to `folder`."""
-    port = free_port()
-    master = f"spark://{MASTER_HOST}:{port}"
     with ExitStack() as stack:
+        port = stack.enter_context(closing(ReservedPort())).number
+        master = f"spark://{MASTER_HOST}:{port}"
 
         def start(name: str, host: str, *arguments: str) -> subprocess.Popen[bytes]:
             with (folder / f"{name}-{host}.log").open("w", encoding="utf-8") as log:
@@ -65,12 +66,6 @@ def environment(host: str, folder: Path) -> dict[str, str]:
         "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",  # Its port is a fixed one.
         "SPARK_DAEMON_MEMORY": "256m",
     }
-
-
-def free_port() -> int:
-    with socket.create_server((MASTER_HOST, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def wait_listening(master: subprocess.Popen[bytes], port: int) -> None:

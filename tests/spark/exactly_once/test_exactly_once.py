@@ -69,7 +69,7 @@ def test_s2_attempts_that_fail_never_show(spark: SparkSession, tmp_path: Path) -
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=280,
+                timeout=480,
             )
         assert done.returncode == 0, done.stderr[-3_000:]
         assert proxy.asked == []

@@ -29,7 +29,7 @@ JOBS = sorted({job for job, *_ in ROLES})
 # Pieces can be run separately. Starting a cluster and a driver costs more than a run, so the runs
 # of a piece share them; each run has topics of its own.
 PIECES_TORTURE, RUNS_PIECE = 20, 10
-RUN_SECONDS_MAX = 280
+RUN_SECONDS_MAX = 480
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from pyspark_rocketpy.errors import DataLossError
 from rocketpy_broker import LocalBroker
 from tests.spark.source.test_s09_topic_made_again import lenient, read_to, rows
 from tests.spark.source.test_stream_reader import planned, reader, send
-from tests.support.copies import copy_store
+from tests.support.copies import copy_running_store, copy_store
 
 TOPIC = "cut"
 FLUSHED, LOST = [b"flushed"] * 5, [b"lost"] * 10
@@ -38,7 +38,7 @@ class CutBroker:
             copy_store(flushed, self._on_disk)
         self.broker.start()
         if tells:
-            copy_store(self.broker.data, self._on_disk)
+            copy_running_store(self.broker.data, self._on_disk)
         send(self.broker, TOPIC, *LOST)
 
     def save_progress(self) -> None:

@@ -270,7 +270,7 @@ def test_progress_that_cannot_be_reported_is_no_error_and_is_reported_later(
     with LocalBroker(tmp_path) as broker:
         broker.create_topic("T", queues=1)
         send(broker, "T", b"a")
-        source = reader(broker, "T", consumerGroup="g", connectTimeout="300ms", retryTimesMax=2)
+        source = reader(broker, "T", consumerGroup="g", connectTimeout="1s", retryTimesMax=2)
         end = source.latestOffset(source.initialOffset(), source.getDefaultReadLimit())
         broker.kill()
         source.commit(end)
@@ -296,7 +296,7 @@ def test_k03_a_query_outlives_a_broker_that_is_away_for_a_while(
             if len(pauses) == 2:
                 broker.start()
 
-        config = ClientConfig((broker.endpoint,), 300)
+        config = ClientConfig((broker.endpoint,), 1_000)
         queries = GrpcOffsetQueries(config, RetryPolicy(16, 1))
         monkeypatch.setattr(clock, "sleep_ms", start_at_the_second)
         subscription = Subscription(("T",), None, "")

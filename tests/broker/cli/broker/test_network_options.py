@@ -6,7 +6,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from subprocess import PIPE
 
@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from rocketpy_broker.cli.broker.network_options import network_settings
+from rocketpy_broker.embedded.process import ReservedPort
 from tests.broker.embedded.test_name_server import routed
 from tests.support.broker.shell import ended, environment, started
 from tests.support.time_limits import WAIT_SECONDS_MAX
@@ -56,12 +57,6 @@ def refused(*options: str, **variables: str) -> str:
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", done.stderr).split())
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
-
-
 def test_all_servers_take_free_ports_where_the_grpc_port_is_free() -> None:
     with broker("--port", "0") as ports:
         numbers = {ports[name] for name in ("port", "remoting", "name_server", "http")}
@@ -81,7 +76,8 @@ def test_brokers_with_fixed_ports_share_a_machine() -> None:
             except OSError:
                 # Another program has it already.
                 continue
-        with broker("--port", str(free_port())) as ports:
+        port = held.enter_context(closing(ReservedPort()))
+        with broker("--port", str(port.number)) as ports:
             assert ports["remoting"] not in {None, "10911"}
             assert ports["name_server"] not in {None, "9876"}
             assert ports["http"] not in {None, "5557"}

@@ -111,21 +111,23 @@ def test_a_terminal_sees_a_table_that_changes_in_place(rocketpy_broker: LocalBro
     environ = environment(COLUMNS="80", LINES="40", TERM="xterm-256color")
     with started(*words, stdout=terminal, stderr=terminal, env=environ) as watching:
         os.close(terminal)
-        shown = ""
-        while "\x1b[1A" not in shown:
-            shown += os.read(master, 4096).decode()
+        # A read may end within a character.
+        seen = b""
+        while b"\x1b[1A" not in seen:
+            seen += os.read(master, 4096)
         watching.send_signal(signal.SIGINT)
         while part := _read(master):
-            shown += part
+            seen += part
     os.close(master)
     assert watching.returncode == 130
+    shown = seen.decode()
     assert "committed" in shown
     # The cursor is visible again.
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
 
 
-def _read(descriptor: int) -> str:
+def _read(descriptor: int) -> bytes:
     try:
-        return os.read(descriptor, 65_536).decode()
+        return os.read(descriptor, 65_536)
     except OSError:
-        return ""
+        return b""

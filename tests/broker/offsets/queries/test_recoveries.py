@@ -20,7 +20,7 @@ from tests.broker.offsets.test_reset_service import places, reset
 from tests.support.broker.clients.group_clients import consumer, heartbeat
 from tests.support.broker.event_loop import counted_slots
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.copies import copy_store
+from tests.support.copies import copy_running_store, copy_store
 
 
 class Disk:
@@ -32,7 +32,7 @@ class Disk:
 
     def flush(self) -> None:
         shutil.rmtree(self._kept, ignore_errors=True)
-        copy_store(self._folder, self._kept)
+        copy_running_store(self._folder, self._kept)
 
     def flush_progress(self) -> None:
         """Flushes only groups' progress, which is saved apart from the log."""

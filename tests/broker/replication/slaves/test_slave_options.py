@@ -97,6 +97,8 @@ def test_h01_h03_local_brokers_are_master_and_slave() -> None:
             until(lambda: [each.text for each in slave.messages("T")] == ["copied"])
             with pytest.raises(LocalBrokerError, match="slave: send to its master 127"):
                 slave.send("T", "refused")
+            # A slave is connected when it has compared its log with the master, a moment later.
+            until(lambda: json.loads(status_of(slave, "--json"))["master"]["connected"])
             status = json.loads(status_of(slave, "--json"))
             assert (status["brokerRole"], status["brokerId"]) == ("SLAVE", 2)
             assert status["master"]["address"] == master.remoting_endpoint

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import socket
+from contextlib import closing
 
 import pytest
 
 from rocketpy_broker.config import TlsMode
+from rocketpy_broker.embedded.process import ReservedPort
 from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.calls import failure_log
 from rocketpy_broker.server.grpc import foreign_protocols
@@ -79,11 +81,10 @@ async def test_n9_a_name_server_in_its_own_process_serves_the_same_clients(
 
 
 async def test_a_chosen_tls_port_is_bound(start_broker: StartBroker, tls_files: TlsFiles) -> None:
-    async with start_broker(tls=tls_files.tls()) as running:
-        port = running.ready.tls_port
-    async with start_broker(tls=tls_files.tls(port=port)) as running:
-        assert running.ready.tls_port == port
-        assert await is_served(ask_grpc, port, tls_files.authority.client())
+    with closing(ReservedPort()) as port:
+        async with start_broker(tls=tls_files.tls(port=port.number)) as running:
+            assert running.ready.tls_port == port.number
+            assert await is_served(ask_grpc, port.number, tls_files.authority.client())
 
 
 async def test_a_tls_port_in_use_is_an_error_with_its_option(

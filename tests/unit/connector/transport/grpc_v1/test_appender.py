@@ -133,7 +133,7 @@ def test_a_broker_that_says_nothing_is_asked_again_and_then_named(waits_ms: list
 
 def test_a_broker_that_is_gone_is_an_error_after_the_retries(waits_ms: list[int]) -> None:
     with ScriptedBroker() as broker:
-        config = ClientConfig(broker.config.endpoints, 100)
+        config = ClientConfig(broker.config.endpoints, 500)
         send_all(config, NAMES[:1])
         broker.stop()
         with pytest.raises(ConnectionFailedError, match=f"127.0.0.1:{broker.port}"):
@@ -173,7 +173,7 @@ def test_a_call_that_grpc_has_lost_is_left_behind(
         return client.append(requests) if waits_ms else call
 
     with ScriptedBroker() as broker:
-        send_all(broker.config, NAMES[:1], send_timeout_ms=50, opened=lose_first)
+        send_all(broker.config, NAMES[:1], send_timeout_ms=1_000, opened=lose_first)
         assert broker.bodies() == NAMES[:1]
     assert waits_ms == [100]
     call.forget()

@@ -121,7 +121,7 @@ def test_s7_a_commit_without_an_answer_is_sent_again_and_counts_once(
     event: str, waits_ms: list[int]
 ) -> None:
     with ScriptedBroker(event) as broker:
-        by = committer(broker, call_ms_max=500)
+        by = committer(broker, call_ms_max=1_500)
         assert by.commit(request()) == CommittedBatch(7, True, 2, 2)
         assert [commit.job.job_token for commit in broker.commits] == [11]
         assert broker.calls == 2
@@ -170,7 +170,7 @@ def test_a_call_is_answered_before_it_is_given_up() -> None:
 @pytest.mark.parametrize("event", [LOSE, BUSY, SILENCE])
 def test_s10_a_query_without_an_answer_is_sent_again(event: str, waits_ms: list[int]) -> None:
     with ScriptedBroker(STORE, event, states=[in_progress(0)]) as broker:
-        by = committer(broker, call_ms_max=500)
+        by = committer(broker, call_ms_max=1_500)
         assert by.commit(request()) == CommittedBatch(7, True, 2, 2)
         assert len(broker.commits) == 1
         assert broker.calls == 3
@@ -304,7 +304,7 @@ def test_an_abort_that_fails_is_not_tried_again(
 ) -> None:
     with ScriptedBroker(event) as broker:
         with pytest.raises(kind):
-            committer(broker, call_ms_max=500).abort(job_of(JOB))
+            committer(broker, call_ms_max=1_500).abort(job_of(JOB))
         assert broker.calls == 1
     assert waits_ms == []
 

@@ -119,7 +119,7 @@ def test_s2_a_request_without_an_answer_goes_again_and_counts_once(
 
 def test_s2_a_broker_that_says_nothing_is_asked_again_and_counts_once(waits_ms: list[int]) -> None:
     with ScriptedBroker(STORE, STORE, SILENCE) as broker:
-        assert stage_all(broker, send_timeout_ms=500) == part_of_all(broker)
+        assert stage_all(broker, send_timeout_ms=1_500) == part_of_all(broker)
         assert broker.bodies() == ALL
     assert waits_ms == [100]
 

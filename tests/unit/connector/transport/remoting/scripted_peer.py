@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
+from rocketpy_broker.embedded.process import ReservedPort
 from rocketpy_proto.remoting import (
     Body,
     FrameDecoder,
@@ -106,17 +107,20 @@ def by_code(answers: Mapping[RequestCode, Answers]) -> Answers:
 class ScriptedPeer:
     """A server that plays a script for each connection in turn, and the last one from then on.
 
-    Without a script it keeps its port and takes no connection.
+    Without a script it takes no connection. It keeps its port until the end of `with`: no other
+    server gets a connection to a closed peer.
     """
 
     def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None) -> None:
         self._scripts = list(scripts)
         self._tls = tls
+        self._reserved_port = ReservedPort()
         self._listener = socket.socket()
-        self._listener.bind(("127.0.0.1", 0))
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.bind(("127.0.0.1", self._reserved_port.number))
         if scripts:
             self._listener.listen()
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.address = f"127.0.0.1:{self._reserved_port.number}"
         self.visits = 0
         self.faults: list[Exception] = []
         self._open: list[socket.socket] = []
@@ -171,3 +175,4 @@ class ScriptedPeer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+        self._reserved_port.close()

@@ -261,9 +261,8 @@ def test_an_address_that_is_none_is_named(address: str, problem: str) -> None:
     assert f"broker {address}" in str(caught.value)
 
 
-def test_a_port_where_nobody_listens_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+def test_a_port_where_nobody_listens_is_named(peers: Peers) -> None:
+    address = peers().address
     with pytest.raises(ConnectionFailedError) as caught:
         Connection.open(Peer(address, is_name_server=True), PATIENT, None)
     assert f"name server {address} cannot be reached (Connection refused)" in str(caught.value)

@@ -73,7 +73,7 @@ def test_a_peer_that_reads_nothing_is_given_up(peers: Peers) -> None:
         is_over.wait(WAIT_SECONDS_MAX)
 
     with connected(peers(script)) as connection:
-        pending = ask(connection, bytes(15 << 20), Timeouts(100, "o"))
+        pending = ask(connection, bytes(15 << 20), Timeouts(1_000, "o"))
         # The rest of the frame would be read as the next one.
         assert "accepts no more requests" in str(failure_of(pending))
         assert "accepts no more requests" in str(failure_of(ask(connection)))

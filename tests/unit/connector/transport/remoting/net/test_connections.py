@@ -158,7 +158,7 @@ def test_a_forked_process_leaves_the_parents_connection_alone(
 
 
 def test_an_address_that_failed_is_tried_again(connections: Connections, peers: Peers) -> None:
-    gone = ScriptedPeer(silent)
+    gone = peers(silent)
     gone.close()
     for _ in range(2):
         with pytest.raises(ConnectionFailedError, match="cannot be reached"):

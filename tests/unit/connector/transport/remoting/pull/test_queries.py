@@ -147,7 +147,7 @@ def test_a_slave_answers_in_its_masters_place(setup: Setup) -> None:
 def test_a_broker_that_was_slow_not_to_answer_is_not_asked_for_a_time(
     peers: Peers, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setup, queue = Setup(peers, clusters, Timeouts(50, "connectTimeout")), ScriptedQueue(9)
+    setup, queue = Setup(peers, clusters, Timeouts(1_000, "connectTimeout")), ScriptedQueue(9)
     setup.route(broker_a={0: setup.broker(queue.answer)}, broker_b={0: setup.mute()})
     monkeypatch.setattr(f"{REMOTING}.cluster.fan_out.SLOW_MS", 0)
     queries = setup.queries()

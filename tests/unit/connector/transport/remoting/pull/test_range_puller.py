@@ -132,7 +132,7 @@ def test_a_broken_connection_is_gone_on_from(pulls: PullSetup, waits: Waits) -> 
 def test_a_silent_broker_is_left_for_another_connection(pulls: PullSetup) -> None:
     queue = ScriptedQueue(100)
     pulls.route(id_0=first_then(1, silent, answering(queue.answer)))
-    impatient = replace(LIMITS, timeouts=Timeouts(50, "pullTimeout"))
+    impatient = replace(LIMITS, timeouts=Timeouts(1_000, "pullTimeout"))
     assert pulls.pulled(0, 100, limits=impatient) == list(range(100))
 
 

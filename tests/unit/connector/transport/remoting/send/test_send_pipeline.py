@@ -34,7 +34,8 @@ from tests.unit.connector.transport.remoting.stored_blocks import of_bodies, sto
 
 A, B = "broker-a", "broker-b"
 POLICY = RetryPolicy(3, 1)
-SHORT = Timeouts(200, "sendTimeout")
+# Enough for an answer on a busy machine: what has none is sent again, and stored twice.
+SHORT = Timeouts(2_000, "sendTimeout")
 BUSY = Refuse(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy")
 # Answer of 4.x if its queue of sends is too long.
 BUSY_ERROR = Refuse(ResponseCode.SYSTEM_ERROR, "system busy, start flow control for a while")

@@ -14,7 +14,6 @@ from pyspark_rocketpy.sink.task_writer import WriteConfig, write_batches
 from pyspark_rocketpy.transport.remoting.cluster.client import _clusters
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import SHARED
-from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import BatchName
@@ -22,11 +21,12 @@ from rocketpy_proto.remoting import ResponseCode
 from tests.unit.connector.transport.remoting.conftest import Peers
 from tests.unit.connector.transport.remoting.logged_store import LoggedStore
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge, route_of
-from tests.unit.connector.transport.remoting.scripted_peer import answering
+from tests.unit.connector.transport.remoting.scripted_peer import PATIENT, answering
 from tests.unit.connector.transport.remoting.scripted_store import Fault, Refuse, Script
 
 CONTROL = "rocketpy_control"
-SHORT = Timeouts(500, "sendTimeout")
+# Sends without an answer wait that long.
+SEND_MS = 1_000
 BUSY = Refuse(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy")
 ERROR = Refuse(ResponseCode.NO_PERMISSION, "no more")
 
@@ -38,15 +38,15 @@ class Setup:
         self.store = LoggedStore(TOPIC)
         route = route_of(a=peers(self.store.script).address)
         self.names = Knowledge({TOPIC: route, CONTROL: route})
-        config = ClusterConfig((peers(answering(self.names.answer)).address,), SHORT, SHORT)
-        self.transport = RemotingTransport(config, RetryPolicy(2, 1), 500, CONTROL)
+        config = ClusterConfig((peers(answering(self.names.answer)).address,), PATIENT, PATIENT)
+        self.transport = RemotingTransport(config, RetryPolicy(2, 1), SEND_MS, CONTROL)
 
     def write(
         self, *bodies: bytes, batch_id: int = 1, partition: int = 0, floor: int | None = None
     ) -> bytes:
         """Writes one attempt at a task; returns its part of the commit."""
         transport = RemotingTransport(
-            self.transport.cluster, self.transport.retries, 500, CONTROL, floor
+            self.transport.cluster, self.transport.retries, SEND_MS, CONTROL, floor
         )
         rows = pa.record_batch(
             {
