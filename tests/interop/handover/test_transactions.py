@@ -150,7 +150,7 @@ def write_theirs(
     theirs.until(lambda: theirs.bodies(DEAD_LETTERS) == ["dead", "its dead"])
     theirs.until(lambda: theirs.count(SCHEDULE_TOPIC, LEVEL_FOR_US - 1) == 2)
     theirs.until(lambda: theirs.asked.count("its to roll back") >= 3)
-    # Its group's offsets are those of all messages.
+    # A consumer commits the offsets of all messages that it has received.
     received = {*(Delivery(TOPIC, body, 0) for body in THEIRS), Delivery(TOPIC, "its retried", 1)}
     theirs.until(lambda: received <= {*theirs.consumed})
     if leave is RocketMQBroker.kill:
