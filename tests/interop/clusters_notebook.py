@@ -22,7 +22,7 @@ def run_notebook(told: Mapping[str, str], folder: Path) -> str:
         check=False,
         cwd=folder,
         env={**os.environ, **told, "ROCKETPY_ORDERS": "300"},
-        timeout=WAIT_SECONDS_MAX,
+        timeout=2 * WAIT_SECONDS_MAX,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "600 orders written and read."

@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker.remoting.requests import commit, subscribe, update_topic
 from tests.broker.remoting.test_sends_and_pulls import pull, send
-from tests.interop.answered_calls import answered_calls
+from tests.interop.answered_calls import until_answered
 from tests.interop.cluster.java_clients import answered, row
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.rocketmq import VERSIONS, RocketMQStore
@@ -36,8 +36,7 @@ async def remoting(
     ):
         yield started
         endpoint = f"127.0.0.1:{running.ready.http_port}"
-        answered_now = await asyncio.to_thread(answered_calls, endpoint)
-        assert codes_of(request.node.nodeid) <= answered_now
+        await asyncio.to_thread(until_answered, endpoint, codes_of(request.node.nodeid))
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -111,22 +111,26 @@ def test_a_recalled_message_never_comes(server: Server, clients: Clients, topic:
     server.create_topic(topic, queues=1, kind=DELAY)
     producer = clients.producer(topic)
 
-    def send(body: str, delay_ms: int) -> Any:
-        (sent,) = producer.send(topic, body, deliverAt=SystemClock().now_ms() + delay_ms)
+    def send(body: str, due_ms: int) -> Any:
+        (sent,) = producer.send(topic, body, deliverAt=due_ms)
         return sent
 
     def is_recalled(delay_ms: int) -> bool:
-        sent = send(f"recalled-{delay_ms}", delay_ms)
+        due_ms = SystemClock().now_ms() + delay_ms
+        sent = send(f"recalled-{delay_ms}", due_ms)
         try:
-            return producer.recall(topic, sent["recallHandle"]) == str(sent["messageId"])
+            recalled = producer.recall(topic, sent["recallHandle"])
         except RocketMQError:
             return False
+        assert recalled == str(sent["messageId"])
+        # A timer of RocketMQ's may deliver meanwhile what is recalled in its last seconds.
+        return SystemClock().now_ms() < due_ms - 2 * TIMER_PRECISION_MS
 
     delay_ms = server.delay_ms
     while not is_recalled(delay_ms):
         # A busy machine was too late. The server accepts a day at most.
         delay_ms *= 2
-    send("kept", delay_ms + 2 * TIMER_PRECISION_MS)
+    send("kept", SystemClock().now_ms() + delay_ms + 2 * TIMER_PRECISION_MS)
     server.advance(delay_ms / 1_000 + 3)
     until(lambda: "kept" in texts(server, topic), lambda: texts(server, topic))
     assert f"recalled-{delay_ms}" not in texts(server, topic)
@@ -150,7 +154,10 @@ def test_a_producer_answers_checks_of_its_transactions(
     begun = {producer.transaction(topic, f"{word}-1"): f"{word}-1" for word in ("roll", "commit")}
     begun[producer.transaction(topic, "unknown-1")] = "unknown-1"
     server.advance(CHECK_SECONDS)
-    until_stored(server, topic, "commit-1")
+    until(lambda: "commit-1" in texts(server, topic), lambda: texts(server, topic))
+    # Apache's broker checks again where an answer takes a second, and two answers commit twice.
+    stored = texts(server, topic)
+    assert stored == ["commit-1"] if server.name == OURS else {*stored} == {"commit-1"}
     until(lambda: {each.id: each.body for each in producer.checked()} == begun, producer.checked)
     assert {each.properties["color"] for each in producer.checked()} == {"red"}
 

@@ -7,6 +7,7 @@ system gives to outgoing connections. Source: docs/design/cluster.md section 1.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 import ssl
@@ -30,7 +31,12 @@ from tests.interop.rocketmq import ENDS_STORED_AT_ONCE, V5
 LOOPBACK = "127.0.0.1"
 CLUSTER = "LoopCluster"
 MASTER_ID, SLAVE_ID = 0, 1
-_PORTS = range(15_000, 30_000)
+# Each process of a run with several has ports of its own: a server listens some seconds after its
+# port was found free, and one that is killed leaves its ports for a while.
+_WORKERS_MAX, _PORTS_OF_WORKER = 3, 5_000
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS_MAX
+_FIRST_PORT = 15_000 + _worker * _PORTS_OF_WORKER
+_PORTS = range(_FIRST_PORT + 2, _FIRST_PORT + _PORTS_OF_WORKER - 1)
 # A broker's listening ports, as steps: clients, old clients, slaves.
 BROKER_PORTS = (0, -2, 1)
 

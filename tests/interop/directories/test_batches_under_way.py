@@ -17,6 +17,7 @@ from rocketpy_proto.record import decode_record
 from tests.faults.batches.batch_use import Desk, expected_of, limited_room, one_by_one
 from tests.faults.images import read_bodies, send
 from tests.faults.kills.test_f10_killed_recovery import Killed
+from tests.interop.remoting.clients import until
 from tests.interop.rocketmq import Message, RocketMQStore
 from tests.interop.stores import MakeStores, Stores
 from tests.support.store.messages import OTHER, QUEUE, flush_log
@@ -55,12 +56,20 @@ class Shown:
                 assert [decode_record(one).record.body for one in found] == expected, key
 
     def check_theirs(self, theirs: RocketMQStore) -> None:
-        """Asserts that RocketMQ's readers and index do, too."""
+        """Asserts that RocketMQ's readers and index do, too, once it has read what a crash left."""
         for queue, bodies in self.queues.items():
             assert [record["body"] for record in theirs.dump(queue)] == bodies
+        until(lambda: self._misled(theirs) == {}, lambda: self._misled(theirs))
+
+    def _misled(self, theirs: RocketMQStore) -> dict[str, list[bytes]]:
+        """Returns the keys that do not find in RocketMQ's index exactly what they must."""
+        wrong: dict[str, list[bytes]] = {}
+        for queue in self.queues:
             for key, expected in self.keys(queue.topic).items():
-                found = theirs.query(queue.topic, key)
-                assert [record["body"] for record in found] == expected, key
+                found = [record["body"] for record in theirs.query(queue.topic, key)]
+                if found != expected:
+                    wrong[f"{queue.topic} {key}"] = found
+        return wrong
 
 
 def desk_of(stores: Stores) -> Desk:

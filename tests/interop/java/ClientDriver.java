@@ -32,6 +32,8 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  */
 final class ClientDriver implements TransactionListener, MessageListenerConcurrently {
     private static final int READ_AND_WRITE = 6;
+    // A busy machine takes longer than the client's 3 seconds.
+    private static final int TIMEOUT_MS = 30_000;
 
     private final Queue<String> asked = new ConcurrentLinkedQueue<>();
     private final Queue<JSONObject> consumed = new ConcurrentLinkedQueue<>();
@@ -57,6 +59,8 @@ final class ClientDriver implements TransactionListener, MessageListenerConcurre
     void startProducer(JSONObject request) throws Exception {
         producer = Version.newProducer(request.getString("group"), request.getString("topic"));
         producer.setNamesrvAddr(address);
+        producer.setSendMsgTimeout(TIMEOUT_MS);
+        producer.setMqClientApiTimeout(TIMEOUT_MS);
         producer.setTransactionListener(this);
         producer.start();
         // It is in its group from its first heartbeat on, which needs a route, and may be put off.
@@ -72,12 +76,13 @@ final class ClientDriver implements TransactionListener, MessageListenerConcurre
     void startConsumer(JSONObject request) throws Exception {
         consumer = new DefaultMQPushConsumer(request.getString("group"));
         consumer.setNamesrvAddr(address);
+        consumer.setMqClientApiTimeout(TIMEOUT_MS);
         // It finds the topic of its retries, which comes to be by its first heartbeat, at once.
         consumer.setPollNameServerInterval(500);
         System.setProperty("rocketmq.client.rebalance.waitInterval", "500");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         // Its end waits for the offsets of messages that its listener has.
-        consumer.setAwaitTerminationMillisWhenShutdown(30_000);
+        consumer.setAwaitTerminationMillisWhenShutdown(TIMEOUT_MS);
         consumer.subscribe(request.getString("topic"), "*");
         consumer.registerMessageListener(this);
         consumer.start();

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.interop.answered_calls import answered_calls
+from tests.interop.answered_calls import until_answered
 from tests.interop.cluster.java_clients import answered
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.remoting.clients import GO, Messaging, go_process
@@ -29,7 +29,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
     with LocalBroker(http_port=0) as started:
         yield started
         if named := codes_of(request.node.nodeid):
-            assert named <= answered_calls(started.http_endpoint)
+            until_answered(started.http_endpoint, named)
 
 
 @pytest.fixture(scope="session", params=[*VERSIONS, GO])

@@ -256,12 +256,18 @@ def test_a_request_gets_its_reply(broker: LocalBroker, messaging: Messaging) -> 
     producer = messaging.producer("askers")
     producer.send("other", ["first"])
     until_registered(broker, "askers")
-    if messaging.version == V5_3:
-        # This client ends its wait for the reply at the answer to the request's send.
-        with pytest.raises(RocketMQError, match="reply message timeout"):
-            producer.request("T", "question")
-        return
-    assert producer.request("T", "question") == "reply to question"
+
+    def outcome() -> str:
+        try:
+            return producer.request("T", "question")
+        except RocketMQError as error:
+            return str(error)
+
+    found = outcome()
+    # The client of 5.3 ends its wait for the reply at the answer to the request's send. The reply
+    # may be faster.
+    is_given_up = messaging.version == V5_3 and "reply message timeout" in found
+    assert is_given_up or found == "reply to question"
 
 
 def test_transactions_commit_roll_back_and_answer_the_brokers_check(

@@ -12,10 +12,10 @@ from tests.interop.remoting.clients import Messaging, until_consumed
 from tests.interop.rocketmq import ENDS_STORED_AT_ONCE, V5_3, RocketMQStore
 
 MODES = ["sync", "async", "oneway", "batch", "ordered"]
-# Checks are early and frequent.
+# A busy machine answers a check before the next one: two answers commit twice.
 CONF = {
     "transactionTimeOut": 500,
-    "transactionCheckInterval": 2_000,
+    "transactionCheckInterval": 5_000,
     **ENDS_STORED_AT_ONCE,
 }
 

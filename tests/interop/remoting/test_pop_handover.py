@@ -135,10 +135,10 @@ def test_f16_popped_messages_change_hands_in_both_directions(
         broker.advance_clock(HELD_MS / 1_000 + REVIVE_SECONDS)
         last = {"ours held": 1, "theirs held": 1, "ours left": 1}
         last |= {} if is_ours_killed else {"ours left": 2, "theirs left": 1}
-        found = groups.free.until_popped(last, INVISIBLE_MS)
+        found = groups.free.until_popped(last, HELD_MS)
         assert times_of(found) == Counter(last.items())
         for each in found:
             groups.free.ack(each)
-        broker.advance_clock(HELD_MS / 1_000)
+        broker.advance_clock(HELD_MS / 1_000 + REVIVE_SECONDS)
         assert groups.free.pop(INVISIBLE_MS) + groups.ordered.pop(INVISIBLE_MS) == []
     check_clean(folder)

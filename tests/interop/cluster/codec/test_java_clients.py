@@ -132,9 +132,10 @@ def test_transactions_are_seen_by_the_other_once_they_are_committed(
 ) -> None:
     queues = [Queue(topic, number) for number in range(2)]
     commits, rolls_back = "COMMIT_MESSAGE", "ROLLBACK_MESSAGE"
+    # The producer may drop a decision, which is one-way; the check then asks again.
     sent = [
-        JavaMessage(b"committed", {"first": commits}),
-        JavaMessage(b"rolled back", {"first": rolls_back}),
+        JavaMessage(b"committed", {"first": commits, "later": commits}),
+        JavaMessage(b"rolled back", {"first": rolls_back, "later": rolls_back}),
         JavaMessage(b"asked after", {"first": "UNKNOW", "later": commits}),
     ]
     java.send(java_queue, sent)

@@ -205,8 +205,12 @@ def test_progress_is_kept_by_each_master(source: RemotingSource, cluster: Cluste
     for name in NAMES:
         queue = MessageQueue(name, 0, TOPIC)
         assert consumer_offset(seen, group, queue).answer() == 1_000
-    server = cluster.name_servers[0]
-    until(lambda: {*server.routes(f"%RETRY%{group}")} == {*NAMES}, "a retry topic", [])
+    retries = f"%RETRY%{group}"
+    until(
+        lambda: all({*each.routes(retries)} == {*NAMES} for each in cluster.name_servers),
+        "a retry topic",
+        [],
+    )
     as_group = Subscription((TOPIC,), None, group, wants_committed=True)
     found = source.offset_queries().bounds(as_group)[TOPIC]
     assert {found[BrokerQueue(name, 0)].committed_offset for name in NAMES} == {1_000}
@@ -315,8 +319,12 @@ def test_a_slave_is_read_while_its_master_is_away(
 ) -> None:
     until_seen(source, NAMES)
     fragile_cluster.broker(A).kill()
-    server = fragile_cluster.name_servers[0]
-    until(lambda: server.routes(TOPIC)[A].keys() == {SLAVE_ID}, "without its master", [])
+    servers = fragile_cluster.name_servers
+    until(
+        lambda: all(each.routes(TOPIC)[A].keys() == {SLAVE_ID} for each in servers),
+        "without its master",
+        [],
+    )
     cluster_for(source.cluster)._routes.doubt(TOPIC)
     bounds = until_seen(source, NAMES)
     assert bounds[TOPIC][BrokerQueue(A, 0)].is_lagging

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.interop.cluster.cluster import A, B
 from tests.interop.cluster.processes import DIE_WITH_PARENT
 from tests.interop.spark.queries import OfCluster, places
+from tests.support.spark.copies import kill_with_children
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 KILLS, MESSAGES = 2, 150
@@ -27,8 +28,8 @@ def test_s01_a_driver_that_is_killed_loses_nothing_and_its_copies_have_their_key
     for _ in range(KILLS):
         driver = subprocess.Popen([*DIE_WITH_PARENT, *command], cwd=TOP)
         _until_more(target, driver)
-        driver.kill()
-        driver.wait()
+        # Its JVM, too: the next driver has the same checkpoint.
+        kill_with_children(driver)
     subprocess.run(command, cwd=TOP, check=True, timeout=WAIT_SECONDS_MAX)
     rows = target.read_written().select("body", "msgId").collect()
     bodies = {bytes(row.body) for row in rows}
