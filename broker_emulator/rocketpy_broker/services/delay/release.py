@@ -79,7 +79,7 @@ class DelayRelease:
         if released:
             wanted &= ~np.isin(origins, [*released])
         try:
-            for queue, part in _by_real_queue(block.filter(wanted)):
+            for queue, part in by_real_queue(block.filter(wanted)):
                 # Reading the block took time, too.
                 await take_slot()
                 await self._group_commit.admission.write_over()
@@ -140,7 +140,7 @@ def copy_with_origins(waiting: RecordBlock, topic: str, strings: pa.BinaryArray)
     return rewritten(waiting, topic, strings, fields)
 
 
-def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]:
+def by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]:
     """Yields the records of each real topic and queue, in their order.
 
     Records without a real topic and queue are dropped.

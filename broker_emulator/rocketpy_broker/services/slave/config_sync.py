@@ -118,6 +118,8 @@ class ConfigSync:
         groups = await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         try:
             await self._take_topics(topics, {} if state is None else state.epochs)
+            # The master creates a topic before its first message.
+            self._state.topics_end = end
             await self._take_groups(groups)
             if state is not None:
                 await self._take_marks(state, end)

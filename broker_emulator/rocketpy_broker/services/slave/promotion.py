@@ -15,6 +15,7 @@ from rocketpy_broker.config import BrokerRole
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock, resolve
 from rocketpy_broker.services.slave.state import SlaveState
+from rocketpy_broker.services.slave.waiting_topics import WAITING_TOPICS, real_queues
 from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.files.promotion import Promotion, PromotionFile
@@ -55,7 +56,7 @@ class PromotionService:
         """Makes a slave a master. Raises PromotionRefusedError, StoreDirectoryError, OSError."""
         role = _master_role(request.broker_role)
         self._checked(is_forced=request.force)
-        await self._create_topics()
+        await self._create_topics(self._state.topics_end if self._state is not None else 0)
         state, done = self._checked(is_forced=request.force)
         log_end = self._store.positions().log_end
         lag_bytes = state.lag_bytes(log_end)
@@ -85,20 +86,24 @@ class PromotionService:
             )
         return state, done
 
-    async def _create_topics(self) -> None:
+    async def _create_topics(self, topics_end: int) -> None:
         """Creates the topics that the master created after the last copy of its tables.
 
-        Their messages are in the log, and were acknowledged. A topic gets the queues that have
-        messages. Raises OSError.
+        Their messages are in the log, and were acknowledged; some may wait, from `topics_end` on. A
+        topic gets the queues that have messages, or get them later. Raises OSError.
         """
         queue_nums: dict[str, int] = {}
-        for queue in self._store.queues():
-            topic = queue.topic
-            if self._topics.exists(topic):
+        for queue in [*self._store.queues()]:
+            if queue.topic in WAITING_TOPICS:
+                its = await real_queues(self._store, queue, topics_end)
+            elif self._topics.exists(queue.topic):
                 continue
-            bounds = self._store.range_of(queue)
-            if bounds.min_offset < bounds.max_offset:
-                queue_nums[topic] = max(queue_nums.get(topic, 0), queue.queue_id + 1)
+            else:
+                bounds = self._store.range_of(queue)
+                its = {queue} if bounds.min_offset < bounds.max_offset else set()
+            for topic, queue_id in its:
+                if not self._topics.exists(topic):
+                    queue_nums[topic] = max(queue_nums.get(topic, 0), queue_id + 1)
         found = {
             topic: TopicEntry(TopicConfig(topic, nums, nums)) for topic, nums in queue_nums.items()
         }

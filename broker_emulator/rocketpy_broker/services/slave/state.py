@@ -12,6 +12,8 @@ class SlaveState:
     - `master`: the master's remoting address; empty before it is found.
     - `is_connected`: True while the slave follows its master.
     - `master_end`: the end of the master's log, as the slave last heard of it.
+    - `topics_end`: a log offset; messages before it have topics that the slave has got. 0 before
+      the first sync.
     - `failure`: the reason for which the slave does not follow its master; empty while it does.
     - `synced_ms`: the time of the last sync of tables, ms since 1970; 0 before the first.
     """
@@ -19,6 +21,7 @@ class SlaveState:
     master: str = ""
     is_connected: bool = False
     master_end: int = 0
+    topics_end: int = 0
     failure: str = ""
     synced_ms: int = 0
 

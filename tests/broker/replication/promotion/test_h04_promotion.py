@@ -22,9 +22,12 @@ from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.slave.progress_files import reset_progress
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2
 from tests.broker.replication.pair import MASTER, pair
 from tests.broker.replication.test_h01_alignment import align
+from tests.support.blocks import WireBlock, wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.running_broker import until as until_so
 from tests.support.broker.shell import run
@@ -227,6 +230,41 @@ async def test_h04_a_topic_that_the_master_created_last_is_created_again(
         assert promoted.broker.services.topics.get("T").read_queue_nums == 2
         assert not promoted.broker.services.topics.exists("deleted")
         assert (await promoted.append("T", 1, b"another")).status.code == 0
+
+
+async def test_h04_a_topic_created_last_is_created_again_for_a_message_that_waits(
+    start_broker: StartBroker,
+) -> None:
+    def waiting(topic: str, name: str, value: int) -> WireBlock:
+        return wire_block(topic, [b"later"], properties={name: [str(value)]})
+
+    async with pair(start_broker) as both:
+        await both.master.create_topic("deleted", queues=1)
+        await both.master.append_block("deleted", 0, waiting("deleted", DELAY, 18))
+        await both.same()
+        await both.synced()
+        deletion = admin_pb2.DeleteTopicRequest(topic="deleted")
+        assert (await both.master.admin.DeleteTopic(deletion)).status.code == 0
+        await both.synced()
+        # The tables are not copied while the clock stands.
+        for topic in ("T", "U"):
+            await both.master.create_topic(topic, queues=3)
+        later_ms = both.master.clock.now_ms() + 600_000
+        delayed = {"T": waiting("T", DELAY, 1), "U": waiting("U", TIMER_DELIVER_MS, later_ms)}
+        for topic, block in delayed.items():
+            assert (await both.master.append_block(topic, 2, block)).is_delayed
+        end = both.master.broker.store.positions().log_end
+        store = both.slave.broker.store
+        await until_so(lambda: store.positions().dispatched_end >= end)
+        request = admin_pb2.PromoteRequest(force=True)
+        assert (await both.slave.admin.Promote(request)).status.code == 0
+    config = Replication(role=BrokerRole.SLAVE, broker_id=1, master="127.0.0.1:1")
+    async with start_broker(folder="slave", replication=config) as promoted:
+        topics = promoted.broker.services.topics
+        assert [topics.get(topic).read_queue_nums for topic in ("T", "U")] == [3, 3]
+        assert not topics.exists("deleted")
+        promoted.clock.advance(2_000)
+        await until_so(lambda: promoted.broker.store.range_of(QueueKey("T", 2)).max_offset == 1)
 
 
 async def recovery_of(running: RunningBroker, known: str = "") -> broker_pb2.QueryOffsetsResponse:

@@ -244,8 +244,9 @@ class PairSimulation:
 
 
 def _queues_of(side: Side) -> dict[str, object]:
-    store = side.store
-    return {str(queue): store.range_of(queue) for queue in sorted(store.queues())}
+    """Returns the queues that had a message; a refused first one leaves an empty queue."""
+    ranges = {str(queue): side.store.range_of(queue) for queue in sorted(side.store.queues())}
+    return {queue: each for queue, each in ranges.items() if each.max_offset}
 
 
 def simulate(seed: int) -> PairSimulation:
