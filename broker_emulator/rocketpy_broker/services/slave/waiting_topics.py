@@ -1,7 +1,7 @@
-"""Real queues of messages that wait for a delay, a time, or the end of their transaction.
+"""Real queues of messages that wait in topics of the broker.
 
-A waiting message is in a topic of the broker's own, and names its real topic and queue. Until it is
-released, its real topic may have no queue.
+They wait for a delay, for a time, or for the end of their transaction. Each names its real topic
+and queue. Until it is released, that topic may have no queue.
 """
 
 from __future__ import annotations
