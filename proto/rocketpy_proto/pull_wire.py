@@ -2,9 +2,9 @@
 
 Protobuf would copy the records three times from the mapped log to the socket, and twice to the
 decoder. It takes twice the time of the writer here for a block of 2 MiB. The order of fields on the
-wire is free. So the writer serializes the small fields as usual and appends the
-records, copied once. The reader scans the top-level fields, leaves the records in place, and passes
-the rest to protobuf. Any protobuf peer reads and writes them as ordinary messages.
+wire is free. So the writer serializes the small fields as usual and appends the records, copied
+once. The reader scans the top-level fields, leaves the records in place, and passes the rest to
+protobuf. Any protobuf peer reads and writes them as ordinary messages.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class BlockRequest(Generic[RequestT]):
 
 def serialize(response: PullResponseParts) -> bytes:
     """Returns the wire form of the whole response."""
-    return _joined(response.head, _RECORDS_TAG, response.records)
+    return _joined(response.head, response.records)
 
 
 def serialize_block(request: BlockRequest[RequestT]) -> bytes:
     """Returns the wire form of the whole request."""
-    tag = request.head.RECORDS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
-    return _joined(request.head, tag, [request.records] if request.records else [])
+    return _joined(request.head, [request.records] if request.records else [])
 
 
-def _joined(head: Head, tag: int, records: Sequence[bytes | memoryview | pa.Buffer]) -> bytes:
+def _joined(head: Head, records: Sequence[bytes | memoryview | pa.Buffer]) -> bytes:
     pieces: list[bytes | memoryview | pa.Buffer] = [head.SerializeToString()]
     if records:
+        tag = head.RECORDS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
         pieces += [bytes([tag]), _encode_varint(sum(map(len, records))), *records]
     return b"".join(pieces)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from tests.support.broker.clients.group_clients import changed
-from tests.support.broker.event_loop import passes
+from tests.support.broker.event_loop import most_in_a_pass, passes
 
 CLIENTS, GROUPS = 100_000, 10
 
@@ -64,24 +63,13 @@ class Room:
         self.clients.consumers.register(data, f"c{number}", "host:1")
 
 
-async def most_at_a_turn(work: Callable[[], Awaitable[object]], left: Callable[[], int]) -> int:
-    """Returns the largest fall of `left` between two passes of the loop."""
-    running = asyncio.ensure_future(work())
-    most, before = 0, left()
-    while not running.done():
-        await asyncio.sleep(0)
-        now = left()
-        most, before = max(most, before - now), now
-    await running
-    return most
-
-
 async def test_b08_a_hundred_thousand_clients_expire_a_few_at_a_time(tmp_path: Path) -> None:
     room = Room(tmp_path)
     for number in range(CLIENTS):
         room.join(number)
     room.clock.advance(EXPIRY_MS + 1)
-    most = await most_at_a_turn(room.housekeeping.clean, lambda: len(room.members))
+    expiring = asyncio.ensure_future(room.housekeeping.clean())
+    most = await most_in_a_pass(expiring, lambda: -len(room.members))
     assert most == ENTRIES_A_SLOT
     assert len(room.members) == room.members.client_count == 0
     assert room.clients.consumers.get("g0") is None
@@ -105,7 +93,8 @@ async def test_g04_locks_that_are_over_go_a_few_at_a_time(tmp_path: Path) -> Non
         queues = [QueueKey("T", number * 1_000 + each) for each in range(1_000)]
         room.locks.lock("g", "c1", queues)
     room.clock.advance(LOCK_MS + 1)
-    most = await most_at_a_turn(room.housekeeping.clean, lambda: len(room.locks))
+    expiring = asyncio.ensure_future(room.housekeeping.clean())
+    most = await most_in_a_pass(expiring, lambda: -len(room.locks))
     assert (most, len(room.locks)) == (ENTRIES_A_SLOT, 0)
 
 

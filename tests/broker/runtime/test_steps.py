@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from rocketpy_broker.services.delay.timer import service as timer
 from tests.broker.delay.test_levels import bodies, visible
 from tests.broker.delay.test_times import NOW_MS, send_at
-from tests.support.broker.event_loop import counted_slots
+from tests.support.broker.event_loop import counted_slots, most_in_a_pass
 from tests.support.broker.retries import DEAD_LETTER, RETRY, Meant, answered, outcome, send
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 LONG = b"x" * (4 << 20)
-
-
-async def most_in_a_pass(work: asyncio.Future[Any], count: Callable[[], int]) -> int:
-    """Returns the largest growth of `count` in a pass of the loop, until the end of the work."""
-    most, before = 0, count()
-    while not work.done():
-        await asyncio.sleep(0)
-        now = count()
-        most, before = max(most, now - before), now
-    return most
 
 
 @pytest.mark.parametrize(("level", "to", "copies"), [(0, RETRY, 2), (-1, DEAD_LETTER, 1)])

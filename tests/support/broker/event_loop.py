@@ -22,6 +22,20 @@ async def passes(count: int) -> None:
         await asyncio.sleep(0)
 
 
+async def most_in_a_pass(work: asyncio.Future[Any], count: Callable[[], int]) -> int:
+    """Returns the largest growth of `count` in a pass of the loop, until the end of the work.
+
+    Raises the error of the work.
+    """
+    most, before = 0, count()
+    while not work.done():
+        await asyncio.sleep(0)
+        now = count()
+        most, before = max(most, now - before), now
+    await work
+    return most
+
+
 async def longest_pass_ms(
     ask: Callable[[], Coroutine[Any, Any, T]], enough_ms: float = 0
 ) -> tuple[T, float, float]:

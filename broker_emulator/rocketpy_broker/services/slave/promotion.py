@@ -15,12 +15,13 @@ from rocketpy_broker.config import BrokerRole
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock, resolve
 from rocketpy_broker.services.slave.state import SlaveState
-from rocketpy_broker.services.slave.waiting_topics import WAITING_TOPICS, real_queues
+from rocketpy_broker.services.slave.waiting_topics import real_queues
 from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.files.promotion import Promotion, PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import WAITING_TOPICS
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -55,8 +56,8 @@ class PromotionService:
     async def promote(self, request: admin_pb2.PromoteRequest) -> admin_pb2.PromoteResponse:
         """Makes a slave a master. Raises PromotionRefusedError, StoreDirectoryError, OSError."""
         role = _master_role(request.broker_role)
-        self._checked(is_forced=request.force)
-        await self._create_topics(self._state.topics_end if self._state is not None else 0)
+        state, _ = self._checked(is_forced=request.force)
+        await self._create_topics(state.topics_end)
         state, done = self._checked(is_forced=request.force)
         log_end = self._store.positions().log_end
         lag_bytes = state.lag_bytes(log_end)

@@ -12,10 +12,8 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.delay.release import by_real_queue
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
-from rocketpy_proto.model import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketpy_proto.record import RecordBlock
 
-WAITING_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC})
 # Read in one scheduler slot.
 SLOT_BYTES = 256 << 10
 

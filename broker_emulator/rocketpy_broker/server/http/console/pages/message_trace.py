@@ -18,7 +18,7 @@ from rocketpy_proto.model import (
     HALF_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
-    TIMER_TOPIC,
+    WAITING_TOPICS,
     dead_letter_topic,
     retry_topic,
 )
@@ -26,7 +26,6 @@ from rocketpy_proto.record.properties import DELAY, REAL_TOPIC, RETRY_TOPIC, TIM
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
 
 # Topics in which messages wait for their own topic.
-WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC)
 GROUPS_COUNT, COPIES_COUNT = 10, 64
 
 

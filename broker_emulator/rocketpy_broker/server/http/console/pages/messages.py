@@ -14,7 +14,7 @@ from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_broker.server.http.api.routes import PREFIX, RANGE_BYTES_MAX
 from rocketpy_broker.server.http.console.message_views import body_view, messages_of, rows_of
 from rocketpy_broker.server.http.console.page import REFUSAL, Page
-from rocketpy_broker.server.http.console.pages.message_trace import WAITING_TOPICS, trace_of
+from rocketpy_broker.server.http.console.pages.message_trace import trace_of
 from rocketpy_broker.server.http.console.pages.topics import topic_config
 from rocketpy_broker.server.http.console.renderer import count_text, part
 from rocketpy_broker.server.http.console.request import (
@@ -24,6 +24,7 @@ from rocketpy_broker.server.http.console.request import (
     number_of,
     time_of,
 )
+from rocketpy_proto.model import WAITING_TOPICS
 from rocketpy_proto.record.properties import REAL_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
