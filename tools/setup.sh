@@ -217,6 +217,8 @@ kafka() {
 		"$1" -m pip install -q --disable-pip-version-check --target "$pyspark" "pyspark==$version"
 		touch "$pyspark/complete"
 	fi
+	# As docs/performance.md advises, and as in the image of the notebooks.
+	rm -f "$pyspark/pyspark/python/lib/pyspark.zip"
 	ln -s "$pyspark" $folder/pyspark
 	touch $folder/fetched
 }

@@ -162,9 +162,11 @@ class Bench:
 def open_bench(setting: Setting) -> Iterator[Bench]:
     """Yields a bench while its session and its Kafka broker run."""
     jars = ",".join(map(str, sorted((JARS / "spark-kafka").glob("*.jar"))))
+    # As docs/performance.md advises, and as in the image of the notebooks.
+    config = {"spark.jars": jars, "spark.python.unix.domain.socket.enabled": "true"}
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as name,
         kafka_server(Path(name) / "kafka") as server,
-        spark_session({"spark.jars": jars}) as spark,
+        spark_session(config) as spark,
     ):
         yield Bench(setting, spark, server, Path(name))

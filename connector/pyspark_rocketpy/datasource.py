@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 from pyspark_rocketpy.errors import ColumnError, OptionError, RocketpyError, VersionError
 from pyspark_rocketpy.imports import importing_much
 from pyspark_rocketpy.options.specs import FORMAT
-from pyspark_rocketpy.tracebacks import hide_tracebacks
+from pyspark_rocketpy.spark_calls import called_by_spark
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PYSPARK_MIN = (4, 2)
 
 
-@hide_tracebacks
+@called_by_spark
 class DefaultSource(DataSource):
     """Format `rocketpy`: RocketMQ topics as streams and batches, to read and to write.
 

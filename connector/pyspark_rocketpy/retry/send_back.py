@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegralType
 
 from pyspark_rocketpy.errors import ColumnError, OptionError
 from pyspark_rocketpy.options.retry_options import RetryOptions
-from pyspark_rocketpy.tracebacks import hide_function_tracebacks
+from pyspark_rocketpy.spark_calls import function_called_by_spark
 from pyspark_rocketpy.transport.write_values import MessageToSendBack, SentBack
 from rocketpy_proto.record import decode_offset_message_id
 
@@ -79,7 +79,7 @@ def _task(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Returns the function that each task runs; it yields the counts of each batch."""
 
-    @hide_function_tracebacks
+    @function_called_by_spark
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows == 0:

@@ -34,7 +34,7 @@ from pyspark_rocketpy.sink.task_writer import (
     generate_token,
     write_batches,
 )
-from pyspark_rocketpy.tracebacks import hide_tracebacks
+from pyspark_rocketpy.spark_calls import called_by_spark
 from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.write_values import BatchJob, BatchName, CommittedBatch
 from rocketpy_proto.counts import counted
@@ -130,7 +130,7 @@ def rows_of(messages: Messages) -> int:
     return sum(message.rows for message in messages if isinstance(message, RowsWritten))
 
 
-@hide_tracebacks
+@called_by_spark
 class RocketpyWriter(DataSourceArrowWriter):
     """A writer of a DataFrame, all of it or nothing."""
 
@@ -185,7 +185,7 @@ class RocketpyWriter(DataSourceArrowWriter):
         self._sink.abort(self._sink.job_of(self._name))
 
 
-@hide_tracebacks
+@called_by_spark
 class RocketpyStreamWriter(DataSourceStreamArrowWriter):
     """A writer of micro-batches."""
 

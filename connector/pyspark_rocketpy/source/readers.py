@@ -42,7 +42,7 @@ from pyspark_rocketpy.source.plan import boundaries, losses, positions
 from pyspark_rocketpy.source.plan.admission import AdmissionControl
 from pyspark_rocketpy.source.plan.planner import Planner
 from pyspark_rocketpy.source.plan.reconcile import Checkpoint, Reconciled
-from pyspark_rocketpy.tracebacks import hide_tracebacks
+from pyspark_rocketpy.spark_calls import called_by_spark
 
 if TYPE_CHECKING:
     from pyspark_rocketpy.transport.interface import SourceTransport
@@ -54,7 +54,7 @@ PlannedPartition = InputPartition | None
 _OWN_LIMITS = ReadMaxRows((1 << 63) - 1)
 
 
-@hide_tracebacks
+@called_by_spark
 class RocketpyBatchReader(DataSourceReader):
     """A reader of one batch from startingOffsets to endingOffsets."""
 
@@ -96,7 +96,7 @@ class RocketpyBatchReader(DataSourceReader):
         return self._planner.read(partition)
 
 
-@hide_tracebacks
+@called_by_spark
 class RocketpyPushDownReader(RocketpyBatchReader):
     """A batch reader with Spark's filters.
 
@@ -110,7 +110,7 @@ class RocketpyPushDownReader(RocketpyBatchReader):
         return filters
 
 
-@hide_tracebacks
+@called_by_spark
 class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A reader for as long as the query runs."""
 

@@ -14,14 +14,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_rocketpy.errors import RocketpyError
 from pyspark_rocketpy.offsets import Offset
-from pyspark_rocketpy.tracebacks import hide_tracebacks
+from pyspark_rocketpy.spark_calls import called_by_spark
 
 if TYPE_CHECKING:  # An old PySpark without this module is refused here too.
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit
 
 
-@hide_tracebacks
+@called_by_spark
 class RefusedStreamReader(DataSourceStreamReader):
     """A reader that raises its error at any call."""
 

@@ -66,9 +66,20 @@ MINUTE_MS = 60_000
 FORCIBLE_BELOW_FULL = 0.05
 
 
+def _directory(text: str) -> Path:
+    """Returns the path; pathlib takes an empty one, as of an unset variable, as this directory."""
+    if not text:
+        raise typer.BadParameter("the path is empty; `.` is this directory")
+    return Path(text)
+
+
 Data = Annotated[
     Path | None,
-    typer.Option(help="Directory of the store. Default: a temporary one, removed at the end."),
+    typer.Option(
+        parser=_directory,
+        metavar="PATH",
+        help="Directory of the store. Default: a temporary one, removed at the end.",
+    ),
 ]
 Flush = Annotated[
     FlushDiskType | None,

@@ -41,6 +41,16 @@ def test_an_unknown_command_or_option_of_the_broker_is_wrong_use() -> None:
         assert CliRunner().invoke(app, words).exit_code == 2
 
 
+def test_an_empty_directory_is_wrong_use_and_this_directory_gets_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(app, ["broker", "--data", "", "--port", "0"])
+    assert refused.exit_code == 2
+    assert "the path is empty" in refused.output
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_running_broker_tells_how_it_does() -> None:
     with LocalBroker() as broker:
         broker.create_topic("T", queues=2)

@@ -1,15 +1,16 @@
-"""Spark's error texts: our sentence alone, or a traceback for a faulty program."""
+"""Calls from Spark: an error is our sentence alone, and imports are no garbage."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pyspark_rocketpy.tracebacks import hide_tracebacks
+from pyspark_rocketpy.spark_calls import called_by_spark
 from rocketpy_broker import LocalBroker
 from tests.spark.conftest import Collected, Topic
 from tests.support.time_limits import WAIT_SECONDS_MAX
@@ -82,7 +83,7 @@ def test_a_checkpoint_of_another_source_is_told(topic: Topic, collected: Collect
 
 
 def test_a_mistake_of_a_program_keeps_its_traceback(spark: SparkSession) -> None:
-    @hide_tracebacks
+    @called_by_spark
     class Faulty(DataSource):
         @classmethod
         def name(cls) -> str:
@@ -97,3 +98,25 @@ def test_a_mistake_of_a_program_keeps_its_traceback(spark: SparkSession) -> None
     assert "Traceback" in str(caught.value)
     assert "in schema" in str(caught.value)
     assert "ValueError: a mistake" in str(caught.value)
+
+
+def test_tasks_exempt_what_they_imported_from_garbage_collection(spark: SparkSession) -> None:
+    @called_by_spark
+    class Reader(DataSourceReader):
+        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+            yield (gc.get_freeze_count(),)
+
+    class Counting(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "counting"
+
+        def schema(self) -> str:
+            return "exempted int"
+
+        def reader(self, schema: object) -> Reader:
+            return Reader()
+
+    spark.dataSource.register(Counting)
+    [row] = spark.read.format("counting").load().collect()
+    assert row.exempted > 10_000, "PySpark's own modules have more objects"

@@ -1,9 +1,11 @@
-"""The boundary to Spark: declared errors lose their frames, other errors keep them."""
+"""The boundary to Spark: declared errors lose their frames, imports are no garbage."""
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ from pyspark_rocketpy.source.readers import (
     RocketpyStreamReader,
 )
 from pyspark_rocketpy.source.refused import RefusedStreamReader
-from pyspark_rocketpy.tracebacks import HIDE_TRACEBACK, hide_tracebacks
+from pyspark_rocketpy.spark_calls import HIDE_TRACEBACK, called_by_spark
 
 
 def deep(error: Exception) -> None:
@@ -28,7 +30,7 @@ def deep(error: Exception) -> None:
     raise error from KeyError("cause")
 
 
-@hide_tracebacks
+@called_by_spark
 class Called:
     """An object that Spark would call."""
 
@@ -52,11 +54,13 @@ class Called:
 
 
 @pytest.fixture
-def spark_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def spark_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Makes this process look as if PySpark had started it."""
     main = SimpleNamespace(__spec__=SimpleNamespace(name="pyspark.daemon"))
     monkeypatch.setitem(sys.modules, "__main__", main)
     monkeypatch.setenv(HIDE_TRACEBACK, "")
+    yield
+    gc.unfreeze()
 
 
 def frames(error: BaseException) -> list[str]:
@@ -102,7 +106,7 @@ def test_a_generator_that_is_left_early_is_closed() -> None:
 
 
 @pytest.mark.usefixtures("spark_worker")
-def test_a_worker_of_spark_is_told_to_hide_tracebacks_of_declared_errors_only() -> None:
+def test_a_worker_of_spark_is_told_to_called_by_spark_of_declared_errors_only() -> None:
     with pytest.raises(ValueError, match="x"):
         Called(ValueError("x")).plan(0)
     assert os.environ[HIDE_TRACEBACK] == ""
@@ -115,6 +119,34 @@ def test_any_other_process_is_left_as_it_is() -> None:
     with pytest.raises(OptionError):
         Called(OptionError("x")).plan(0)
     assert HIDE_TRACEBACK not in os.environ
+    assert gc.get_freeze_count() == 0
+
+
+WORKER = """
+import gc, sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from pyspark_rocketpy.spark_calls import function_called_by_spark
+
+call = function_called_by_spark(gc.get_freeze_count)
+counts = [call()]
+sys.modules["__main__"].__spec__ = ModuleSpec("pyspark.daemon", None)
+counts.append(call())
+later = [[] for _ in range(1000)]
+counts.append(call())
+sys.modules.update((f"module{number}", ModuleType("module")) for number in range(len(sys.modules)))
+counts.append(call())
+print(*counts)
+"""
+
+
+def test_a_worker_exempts_imports_from_collections_again_after_many_more() -> None:
+    words = subprocess.check_output([sys.executable, "-c", WORKER], text=True).split()
+    before, first, second, after_imports = map(int, words)
+    assert before == 0
+    assert first > 1000, "all objects of the imports"
+    assert second <= first
+    assert after_imports >= first + 1000
 
 
 @pytest.mark.parametrize(
