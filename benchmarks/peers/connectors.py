@@ -162,7 +162,7 @@ class Bench:
 def open_bench(setting: Setting) -> Iterator[Bench]:
     """Yields a bench while its session and its Kafka broker run."""
     jars = ",".join(map(str, sorted((JARS / "spark-kafka").glob("*.jar"))))
-    # As docs/performance.md advises, and as in the image of the notebooks.
+    # As docs/performance.md advises.
     config = {"spark.jars": jars, "spark.python.unix.domain.socket.enabled": "true"}
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as name,
