@@ -19,7 +19,7 @@ from rocketpy_broker.errors import BrokerError
 from tests.broker.replication.promotion.test_h04_promotion import until
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
-QUICK, TORTURE = 2, 200
+QUICK, TORTURE = 2, 2_000
 TOPIC = "T"
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
