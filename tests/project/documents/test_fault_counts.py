@@ -34,7 +34,7 @@ SAID = {
     ),
     "every bit": f"; {test_f05_bit_flips.RANDOM_FLIPS_QUICK:,} (100,000) |",
     "queues, index": f"| {COMBINATIONS} + {test_f06_derived_files.CHANCES_QUICK} |",
-    "masters of a": f"| {test_h04_failovers.QUICK} ({test_h04_failovers.TORTURE}) |",
+    "masters of a": f"| {test_h04_failovers.QUICK} ({test_h04_failovers.TORTURE:,}) |",
     "recovery killed": (
         f" + {test_f10_killed_recovery.KILLS_QUICK} ({test_f10_killed_recovery.KILLS_TORTURE:,}) |"
     ),
