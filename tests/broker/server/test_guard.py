@@ -244,7 +244,7 @@ async def test_n14_streams_of_reflection_take_no_place_of_other_streams(
             for number in range(guard.STREAMS_MAX - 1):
                 taken.enter_context(streams.stream(f"client {number}"))
             assert (await stream(running))[1].code == 0
-        # Streams of one connection arrive in any order: this one starts after the others.
+        # Streams of one connection arrive in any order: this one starts after eight answers.
         refused = method()
         await refused.write(b"")
         assert await refused.code() is grpc.StatusCode.UNAVAILABLE

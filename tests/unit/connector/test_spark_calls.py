@@ -106,7 +106,7 @@ def test_a_generator_that_is_left_early_is_closed() -> None:
 
 
 @pytest.mark.usefixtures("spark_worker")
-def test_a_worker_of_spark_is_told_to_called_by_spark_of_declared_errors_only() -> None:
+def test_a_worker_of_spark_is_told_to_hide_tracebacks_of_declared_errors_only() -> None:
     with pytest.raises(ValueError, match="x"):
         Called(ValueError("x")).plan(0)
     assert os.environ[HIDE_TRACEBACK] == ""

@@ -25,7 +25,6 @@ from rocketpy_proto.model import (
 from rocketpy_proto.record.properties import DELAY, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT_MS
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
 
-# Topics in which messages wait for their own topic.
 GROUPS_COUNT, COPIES_COUNT = 10, 64
 
 
