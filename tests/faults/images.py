@@ -104,7 +104,9 @@ def send(store: MessageStore, bodies: list[bytes], queue: QueueKey = QUEUE) -> i
 def send_prepared(store: MessageStore, body: bytes, queue: QueueKey = QUEUE) -> int:
     """Appends a prepared record, such as a half message; it is in the log and in no queue."""
     block = block_of(queue.topic, [body], sys_flag=PREPARED, in_index=False)
-    offset = store._log.prepare(len(block.data), 1)
+    log = store._log
+    segment = log.prepare(len(block.data), 1)
+    offset = log.end
     block.patch_stored(
         queue_offset_first=0,
         physical_offset_first=offset,
@@ -112,7 +114,8 @@ def send_prepared(store: MessageStore, body: bytes, queue: QueueKey = QUEUE) -> 
         store_host=STORE_HOST,
         queue_id=queue.queue_id,
     )
-    store._log.append(block)
+    log.write(block, segment)
+    log.advance(block)
     return offset
 
 

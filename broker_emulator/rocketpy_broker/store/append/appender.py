@@ -21,6 +21,7 @@ from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.dispatcher import Dispatcher
 from rocketpy_broker.store.log.commit_log import CommitLog
+from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.allocator import QueueAllocator
 from rocketpy_broker.store.queues.dispatch import AppendHints, block_requests
 from rocketpy_broker.store.queues.slices import offset_bases, queue_slices
@@ -38,14 +39,15 @@ class AppendUnderWay:
     def __init__(
         self,
         log: CommitLog,
+        segment: Segment,
         block: RecordBlock,
         done: Callable[[], AppendResult],
         failed: Callable[[], None],
     ) -> None:
         self._log = log
-        self._block = block
         # Kept here because threads must not look it up: segments may be removed meanwhile.
-        self._segment = log.last_segment()
+        self._segment = segment
+        self._block = block
         self._done, self._failed = done, failed
         self._writing = threading.Lock()
         self._has_begun = self._is_written = self._is_advanced = self._has_failed = False
@@ -134,11 +136,12 @@ class LogAppender:
         self._queue_allocator.reserve(slices)
         now_ms = self.times.next_ms()
         try:
-            offset = self._log.prepare(len(block.data), len(block))
+            segment = self._log.prepare(len(block.data), len(block))
         except OSError as error:
             raise StoreClosedError(
                 f"the commit log cannot be written ({error.strerror}); nothing was stored"
             ) from error
+        offset = self._log.end
         number(block, known.first_number)
         block.patch_stored(
             queue_offset_first=offset_bases(slices),
@@ -163,7 +166,8 @@ class LogAppender:
             first = slices[0].queue_offset
             return AppendResult(queue, first, offset, end, len(block), now_ms)
 
-        self._under_way = AppendUnderWay(self._log, block, done, self._statistics.put_failed)
+        failed = self._statistics.put_failed
+        self._under_way = AppendUnderWay(self._log, segment, block, done, failed)
         return self._under_way
 
     def next_offset(self, queue: QueueKey) -> int:

@@ -83,10 +83,11 @@ class CommitLog:
         self.files.drop_ahead()
         self.checksums.drop_ahead()
 
-    def prepare(self, length: int, count: int) -> int:
-        """Returns the physical offset for `count` records of `length` bytes; rolls if needed.
+    def prepare(self, length: int, count: int) -> Segment:
+        """Makes room at the log's end for `count` records of `length` bytes; rolls if needed.
 
-        Raises RecordIllegalError for a block that fits no segment, OSError when the disk is full.
+        Returns the segment of the end, for `write`. Raises RecordIllegalError for a block that fits
+        no segment, OSError when the disk is full.
         """
         needed = length + BLANK_BYTES
         if needed > self.files.segment_bytes:
@@ -106,7 +107,7 @@ class CommitLog:
             # Last: slaves wait until the log's end is flushed, and the message's flush does that.
             last.write(self.end - last.base, memoryview(encode_blank(left)))
             self.end = segment.base
-        return self.end
+        return segment
 
     def _grown(self, end: int) -> Segment:
         """Returns the segment that holds `end`, created if needed. Raises OSError.
@@ -122,17 +123,6 @@ class CommitLog:
             way_out = "a new store may have smaller ones, by --commit-log-segment-bytes"
             reason = f"{error.strerror}: {takes}; free space, or {way_out}"
             raise OSError(error.errno, reason) from error
-
-    def append(self, block: RecordBlock) -> None:
-        """Writes `block` at the end that `prepare` has allocated. Raises OSError, as `write`."""
-        self.write(block, self.last_segment())
-        self.advance(block)
-
-    def last_segment(self) -> Segment:
-        """Returns the segment of the next block, after `prepare`."""
-        segment = self.files.find(self.end)
-        assert segment is not None
-        return segment
 
     def write(self, block: RecordBlock, segment: Segment) -> None:
         """Writes `block` at the log's end, in `segment`; the end stays. Blocks. Raises OSError.
