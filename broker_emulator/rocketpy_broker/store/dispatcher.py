@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rocketpy_broker.store.index.dispatch import IndexDispatch
 from rocketpy_broker.store.queues.allocator import RETRIES_MAX, QueueAllocator
-from rocketpy_broker.store.queues.dispatch import DispatchRequest, Written
+from rocketpy_broker.store.queues.dispatch import DispatchRequest
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
@@ -33,10 +33,24 @@ class DispatchProgress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class _Written:
+    """An append in progress, or its part for one queue; `end` is its end in the log.
+
+    `reached` is the physical offset up to which all records are visible with this part.
+    """
+
+    end: int
+    store_timestamp_ms: int
+    request: DispatchRequest
+    reached: int
+    ends_append: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class _HeldSlice:
     """A part of an append that waits for its queue, and the progress before it."""
 
-    written: Written
+    written: _Written
     before: DispatchProgress
 
 
@@ -52,7 +66,7 @@ class Dispatcher:
         self._queues = queues
         self._index = index
         self._queue_allocator = queue_allocator
-        self._waiting: deque[Written] = deque()
+        self._waiting: deque[_Written] = deque()
         self._held: dict[QueueKey, deque[_HeldSlice]] = {}
         # The progress of all queues that hold nothing back.
         self._passed = self.progress = DispatchProgress(0, 0, 0)
@@ -87,8 +101,9 @@ class Dispatcher:
         for request in requests[:-1]:
             last = request.units[-1]
             slice_end = int(last["physical_offset"]) + int(last["size"])
-            self._add(slice_end, store_timestamp_ms, request, slice_end, ends_append=False)
-        self._add(end, store_timestamp_ms, requests[-1], end)
+            part = _Written(slice_end, store_timestamp_ms, request, slice_end, ends_append=False)
+            self._waiting.append(part)
+        self._waiting.append(_Written(end, store_timestamp_ms, requests[-1], end))
 
     def add_span(
         self, requests: Sequence[DispatchRequest], begin: int, end: int, store_timestamp_ms: int
@@ -98,19 +113,9 @@ class Dispatcher:
         A request may have records from all over the span; the last request has its keys.
         """
         for request in requests[:-1]:
-            self._add(end, store_timestamp_ms, request, begin, ends_append=False)
-        self._add(end, store_timestamp_ms, requests[-1], end)
-
-    def _add(
-        self,
-        end: int,
-        store_timestamp_ms: int,
-        request: DispatchRequest,
-        reached: int,
-        *,
-        ends_append: bool = True,
-    ) -> None:
-        self._waiting.append(Written(end, store_timestamp_ms, request, reached, ends_append))
+            part = _Written(end, store_timestamp_ms, request, begin, ends_append=False)
+            self._waiting.append(part)
+        self._waiting.append(_Written(end, store_timestamp_ms, requests[-1], end))
 
     def dispatch(self, end: int) -> None:
         """Dispatches appends up to `end`. A failed one and the later ones of its queue wait."""
@@ -131,7 +136,7 @@ class Dispatcher:
             if not self._held:
                 self.progress = self._passed
 
-    def _append(self, written: Written) -> bool:
+    def _append(self, written: _Written) -> bool:
         """Appends the units to their queue; returns False after an error."""
         request = written.request
         if len(request.units) == 0:

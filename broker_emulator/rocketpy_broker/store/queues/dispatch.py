@@ -75,20 +75,6 @@ class AppendHints:
 NOTHING_KNOWN = AppendHints()
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """An append in progress, or its part for one queue; `end` is its end in the log.
-
-    `reached` is the physical offset up to which all records are visible with this part.
-    """
-
-    end: int
-    store_timestamp_ms: int
-    request: DispatchRequest
-    reached: int
-    ends_append: bool = True
-
-
 def block_requests(
     slices: Sequence[QueueSlice],
     block: RecordBlock,
