@@ -28,7 +28,7 @@ from rocketpy_broker.runtime.scheduler import connection, running_scheduler
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.send.blocks import NO_WAIT, Stored
 from rocketpy_broker.store.values import AppendResult, QueueKey
-from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
+from rocketpy_proto.call_limits import ANY_QUEUE, BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import RecordBlock
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class SendBatcher:
         if any(mark in records for mark in ALONE):
             return False
         sizes = b"".join([send.record_sizes for send in sends])
-        block = self._sends.checked_records(topic, records, sizes)
+        block = self._sends.checked(QueueKey(topic, ANY_QUEUE), records, sizes)
         block.header["queue_id"] = [send.queue_id for send in sends]
         result = self._sends.store_at_once(QueueKey(topic, OWN_QUEUES), block)
         if result is None:

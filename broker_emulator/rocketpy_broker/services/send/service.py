@@ -182,10 +182,13 @@ class SendService:
     ) -> RecordBlock:
         """Returns a client's checked block, in a writable copy if `is_copied`.
 
-        Any thread may call it. Raises RecordIllegalError, TopicNotExistError, QueueIdIllegalError.
+        With OWN_QUEUES it checks the records' queue ids, too. Any thread may call it. Raises
+        RecordIllegalError, TopicNotExistError, QueueIdIllegalError.
         """
         topic, queue_id = queue
-        block = self.checked_records(topic, records, record_sizes, is_copied=is_copied)
+        # The store patches records in place, and `bytes` cannot be patched.
+        buffer = bytearray(records) if is_copied else records
+        block = checked_block(topic, buffer, record_sizes, self._limits.body_bytes_max)
         if queue_id == OWN_QUEUES:
             ids = block.header["queue_id"][slice_starts(block)]
             queue_nums = self._topics.get(topic).write_queue_nums
@@ -193,17 +196,6 @@ class SendService:
             if len(wrong):
                 raise QueueIdIllegalError(topic, int(wrong[0]), queue_nums)
         return block
-
-    def checked_records(
-        self, topic: str, records: bytes, record_sizes: bytes, *, is_copied: bool = True
-    ) -> RecordBlock:
-        """Returns a block as `checked` does, without a check of the records' queue ids.
-
-        Raises RecordIllegalError.
-        """
-        # The store patches records in place, and `bytes` cannot be patched.
-        buffer = bytearray(records) if is_copied else records
-        return checked_block(topic, buffer, record_sizes, self._limits.body_bytes_max)
 
     def store(self, queue: QueueKey, block: RecordBlock) -> Stored:
         """Stores a checked block as `append_now` does.
