@@ -127,7 +127,7 @@ class SendService:
         block = self.checked(sent_to, records, record_sizes)
         queue, block = await retry_sends.destination(group, sent_to, block, self.admission)
         context = SendContext(topic, queue_id, len(block), len(records))
-        return self.hooked(context, lambda: self.store(queue, block))
+        return self._hooked(context, lambda: self.store(queue, block))
 
     def append_now(self, topic: str, queue_id: int, records: bytes, record_sizes: bytes) -> Stored:
         """Stores a block in one queue, or with OWN_QUEUES in the queues of its records.
@@ -142,40 +142,28 @@ class SendService:
             queue = self.queue_of(topic, queue_id)
             return self.store(queue, self.checked(queue, records, record_sizes))
 
-        return self.hooked(
+        return self._hooked(
             SendContext(topic, queue_id, len(record_sizes) // 4, len(records)), store
         )
 
-    def hooked(self, context: SendContext, store: Callable[[], Stored]) -> Stored:
+    def _hooked(self, context: SendContext, store: Callable[[], Stored]) -> Stored:
         """Calls `store` between the hooks around a send. Raises HookAbortError."""
         if not self._hooks:
             return store()
-        with self._snapshot(context):
+        with self._hooks_around(context):
             stored = store()
-        self._call_hooks(context, stored)
+        self._hooks.after_send(context, _outcome(stored))
         return stored
 
     @contextmanager
-    def _snapshot(self, context: SendContext) -> Iterator[None]:
+    def _hooks_around(self, context: SendContext) -> Iterator[None]:
         """Calls the hooks before a send, and the hooks after it if the block raises StoreError."""
-        if not self._hooks:
-            yield
-            return
         self._hooks.before_send(context)
         try:
             yield
         except StoreError as error:
             self._hooks.after_send(context, SendOutcome(error.code, error.remark, -1, -1, -1))
             raise
-
-    def _call_hooks(self, context: SendContext, stored: Stored) -> None:
-        if not self._hooks:
-            return
-        result, success = stored.result, ResponseCode.SUCCESS
-        self._hooks.after_send(
-            context,
-            SendOutcome(success, "", stored.queue_id, result.queue_offset, result.physical_offset),
-        )
 
     def checked(
         self, queue: QueueKey, records: bytes, record_sizes: bytes, *, is_copied: bool = True
@@ -230,10 +218,10 @@ class SendService:
         """
         async with self.admission.large(len(records)):
             context = SendContext(topic, queue_id, len(record_sizes) // 4, len(records))
-            with self._snapshot(context):
+            with self._hooks_around(context):
                 queue = self.queue_of(topic, queue_id)
                 stored = await self._append_in_threads(queue, records, record_sizes)
-            self._call_hooks(context, stored)
+            self._hooks.after_send(context, _outcome(stored))
             return stored
 
     async def _append_in_threads(
@@ -316,6 +304,11 @@ class SendService:
         """Waits until a block may be acknowledged. Raises StoreClosedError, UnconfirmedError."""
         if not self.acknowledges(stored):
             await self._group_commit.acknowledged(stored.result.end_offset)
+
+
+def _outcome(stored: Stored) -> SendOutcome:
+    result, success = stored.result, ResponseCode.SUCCESS
+    return SendOutcome(success, "", stored.queue_id, result.queue_offset, result.physical_offset)
 
 
 @contextmanager
