@@ -73,6 +73,18 @@ class Pulled:
     behind_ms: int
     next_offset: int = 0
 
+    @classmethod
+    def of(
+        cls, queue: QueueKey, group: str, result: GetMessageResult, now_ms: int, latency_ms: int = 0
+    ) -> Pulled:
+        """Returns the values of an answer with `result`."""
+        return cls(
+            *(queue, group, len(result.sizes), result.byte_count, latency_ms),
+            result.behind_bytes or 0,
+            behind_ms(result, now_ms),
+            result.next_offset,
+        )
+
 
 def behind_ms(result: GetMessageResult, now_ms: int) -> int:
     """Returns the ms since the result's last message was stored; 0 if it is the queue's last."""

@@ -42,7 +42,7 @@ from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetServ
 from rocketpy_broker.services.pull.checks import PullChecks, PullCommand, PullRequest
 from rocketpy_broker.services.pull.matching_reader import MatchingReader
 from rocketpy_broker.services.pull.moved_events import MovedOffset, MovedOffsetEvents
-from rocketpy_broker.services.pull.outcome import EMPTY_QUEUE, Pulled, behind_ms, response_code
+from rocketpy_broker.services.pull.outcome import EMPTY_QUEUE, Pulled, response_code
 from rocketpy_broker.services.pull.response_buffer import ResponseBufferLimiter
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey
@@ -186,22 +186,11 @@ class PullService:
         if group and code is _MOVED:
             await self._events.write(MovedOffset(group, queue, offset, result.next_offset))
         if result.behind_bytes is not None:
-            self.pulled(self._pulled(request, result, begin_ms))
+            latency_ms = int(self._clock.monotonic_ms() - begin_ms)
+            self.pulled(Pulled.of(queue, group, result, self._clock.now_ms(), latency_ms))
         if self._hooks:
             self._hooks.after_consume(context, _outcome(result))
         return PullAnswer(code, result, self._suggested_broker_id(group, result))
-
-    def _pulled(self, request: PullRequest, result: GetMessageResult, begin_ms: float) -> Pulled:
-        return Pulled(
-            request.queue,
-            request.consumer_group,
-            len(result.sizes),
-            result.byte_count,
-            int(self._clock.monotonic_ms() - begin_ms),
-            result.behind_bytes or 0,
-            behind_ms(result, self._clock.now_ms()),
-            result.next_offset,
-        )
 
     def _renewed(self, request: PullRequest, command: PullCommand) -> PullCommand:
         """Returns the command to continue with; a plain pull checks only the topic again."""

@@ -28,7 +28,7 @@ from rocketpy_broker.services.groups.manager import check_not_own
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters, Waiter
 from rocketpy_broker.services.pull.checks import NO_END, PullChecks, PullCommand, PullRequest
 from rocketpy_broker.services.pull.matching_reader import MatchingReader
-from rocketpy_broker.services.pull.outcome import Pulled, behind_ms
+from rocketpy_broker.services.pull.outcome import Pulled
 from rocketpy_broker.services.pull.service import PullService
 from rocketpy_broker.services.receipts.handle import ORDERED, pop_retry_topic
 from rocketpy_broker.services.receipts.ordered import OrderedPops
@@ -373,7 +373,7 @@ class PopService:
         elif not is_peek:
             self._check_point(request, queue, offset, offsets, result, popped)
         if not is_peek:
-            self._pulls.pulled(self._pulled(request, queue, result))
+            self._pulls.pulled(Pulled.of(queue, request.group, result, self._clock.now_ms()))
         popped.queues.append(PoppedQueue(queue, offset, offsets, block, counts))
 
     def _check_point(
@@ -390,11 +390,3 @@ class PopService:
         written = self._log.append(popped.revive_queue, (point, point.deliver_ms))
         popped.end = written.end_offset
         self._positions.move(request.group, queue, result.next_offset, begin, popped.end)
-
-    def _pulled(self, request: PopRequest, queue: QueueKey, result: GetMessageResult) -> Pulled:
-        return Pulled(
-            *(queue, request.group, len(result.sizes), result.byte_count, 0),
-            result.behind_bytes or 0,
-            behind_ms(result, self._clock.now_ms()),
-            result.next_offset,
-        )
