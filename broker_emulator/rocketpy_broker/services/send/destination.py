@@ -67,11 +67,18 @@ class DestinationResolver:
     def resolve(
         self, queue: QueueKey, block: RecordBlock, *, in_batch: bool = False
     ) -> Destination:
-        """Returns the destination of a block that was sent to `queue`. Any thread may call it.
+        """Returns the destination of a block sent to `queue`, after a check of its message types.
 
-        Raises RecordIllegalError, PermissionDeniedError.
+        Any thread may call it. Raises RecordIllegalError, PermissionDeniedError.
         """
-        found = self.found(queue, block)
+        limits = KeyLimits(KEYS_PER_MESSAGE_MAX, KEYS_MAX + KEYS_OF_EACH * len(block))
+        try:
+            found = tags_and_keys(queue, block, self._config, limits)
+        except MalformedRecordError as error:
+            raise RecordIllegalError(str(error)) from error
+        topic = self._topics.find(queue.topic)
+        if topic is not None and self._is_checking_types:
+            check_message_type(topic, block, may_wait=found.may_wait)
         if not found.may_wait:
             return Destination(queue, block, found, found)
         place, waiting = self._waiting(queue, block, in_batch=in_batch)
@@ -89,21 +96,6 @@ class DestinationResolver:
         if place == queue:
             return Destination(queue, block, found, found)
         return Destination(place, waiting, tags_and_keys(place, waiting, self._config), found)
-
-    def found(self, queue: QueueKey, block: RecordBlock) -> TagsAndKeys:
-        """Returns the tags and keys of a block after the check of its message types.
-
-        Raises RecordIllegalError.
-        """
-        limits = KeyLimits(KEYS_PER_MESSAGE_MAX, KEYS_MAX + KEYS_OF_EACH * len(block))
-        try:
-            found = tags_and_keys(queue, block, self._config, limits)
-        except MalformedRecordError as error:
-            raise RecordIllegalError(str(error)) from error
-        topic = self._topics.find(queue.topic)
-        if topic is not None and self._is_checking_types:
-            check_message_type(topic, block, may_wait=found.may_wait)
-        return found
 
     def _waiting(
         self, queue: QueueKey, block: RecordBlock, *, in_batch: bool
