@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rocketpy_broker.errors import StoreClosedError, UnconfirmedError
 from rocketpy_broker.runtime import scheduler
@@ -33,6 +33,9 @@ from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import AppendResult
+
+if TYPE_CHECKING:
+    from rocketpy_broker.services.flush.group_commit import GroupCommit
 
 T = TypeVar("T")
 # Blocks up to this size are small: checked and stored in well under a millisecond.
@@ -50,19 +53,9 @@ THREADS = 2
 class Admission:
     """The waiting places of one store's appends, and the threads of large ones."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        flushed: Callable[[int], Awaitable[None]],
-        flush_future: Callable[[int], asyncio.Future[None]],
-    ) -> None:
-        """Takes in `flushed` the wait for the flush of an append that ends at an offset.
-
-        `flush_future` returns that wait as a future. It may raise StoreClosedError.
-        """
+    def __init__(self, store: MessageStore, group_commit: GroupCommit) -> None:
         self._store = store
-        self._flushed = flushed
-        self._flush_future = flush_future
+        self._group_commit = group_commit
         self.sends = InFlightLimiter(TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX)
         self.stages = InFlightLimiter(TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="append")
@@ -92,10 +85,10 @@ class Admission:
         )
         with contextlib.suppress(UnconfirmedError, StoreClosedError):
             if is_much:
-                await self._flushed(self._store.positions().log_end)
+                await self._group_commit.wait(self._store.positions().log_end)
             # Another waiter may have filled the store again.
             while self._store.is_busy:
-                await self._flushed(self._store.positions().log_end)
+                await self._group_commit.wait(self._store.positions().log_end)
 
     def when_flushed(self, callback: Callable[[bool], None]) -> None:
         """Calls `callback` at the end of a flush of everything appended so far.
@@ -103,7 +96,7 @@ class Admission:
         The argument is False if the flush failed or took too long.
         """
         try:
-            flushed = self._flush_future(self._store.positions().log_end)
+            flushed = self._group_commit.flush_future(self._store.positions().log_end)
         except StoreClosedError:
             callback(False)
         else:
@@ -116,11 +109,8 @@ class Admission:
             await self._waiting[-1]
 
     async def appends_over(self) -> None:
-        """Waits until everything appended so far may be acknowledged.
-
-        Raises StoreClosedError, UnconfirmedError.
-        """
-        await self._flushed(self._store.positions().log_end)
+        """Waits for the flush of everything appended so far. Raises as `GroupCommit.wait` does."""
+        await self._group_commit.wait(self._store.positions().log_end)
 
     def when_write_over(self, callback: Callable[[], None]) -> None:
         """Calls `callback` when the current write has ended."""

@@ -57,7 +57,7 @@ class GroupCommit:
         self._confirmations = confirmations or Confirmations.without_slaves(clock)
         self._thorough_at_ms = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
-        self.admission = Admission(store, self.wait, self._flush_future)
+        self.admission = Admission(store, self)
         self._wanted = asyncio.Event()
         self._waiters: deque[_Waiter] = deque()
         # The newest one that callers share.
@@ -98,7 +98,7 @@ class GroupCommit:
         """
         if self._is_flushed(end_offset):
             return self._confirmations.begin(end_offset)
-        flushed = self._flush_future(end_offset)
+        flushed = self.flush_future(end_offset)
         return (
             flushed if self._confirmations.has(end_offset) else self._followed(flushed, end_offset)
         )
@@ -124,8 +124,11 @@ class GroupCommit:
         both.add_done_callback(lambda done: done.exception())
         return both
 
-    def _flush_future(self, end_offset: int) -> asyncio.Future[None]:
-        """Returns the future of a flush, which callers with one offset share."""
+    def flush_future(self, end_offset: int) -> asyncio.Future[None]:
+        """Returns the future of a flush, which callers with one offset share.
+
+        Raises StoreClosedError.
+        """
         shared = self._shared
         if shared is None or shared.end_offset != end_offset or shared.future.done():
             shared = self._shared = self._begin_wait(end_offset)
