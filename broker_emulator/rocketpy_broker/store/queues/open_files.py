@@ -77,7 +77,8 @@ class OpenFiles:
         self.lock = threading.Lock()
         # In the order of their first write; a queue is removed before its flush.
         self._written: dict[Owner, None] = {}
-        self._flush_error: OSError | None = None
+        # The error of a failed flush; after it, files may lose written bytes.
+        self.flush_error: OSError | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -150,23 +151,18 @@ class OpenFiles:
             self._written.pop(owner, None)
             self.flush_one(owner)
 
-    @property
-    def flush_error(self) -> OSError | None:
-        """The error of a failed flush; after it, files may lose written bytes."""
-        return self._flush_error
-
     def flush_one(self, owner: Owner) -> None:
         """Makes the written bytes of `owner` durable. Blocks. Raises OSError, as `flush` does."""
         self._flushing(lambda: self.with_descriptor(owner.flush))
 
     def _flushing(self, flush: Callable[[], None]) -> None:
-        if self._flush_error is not None:
-            raise self._flush_error
+        if self.flush_error is not None:
+            raise self.flush_error
         try:
             flush()
         except OSError as error:
             if error.errno not in OUT_OF_DESCRIPTORS:
-                self._flush_error = error
+                self.flush_error = error
             raise
 
     def _flush_file_system(self, folder: Path) -> None:
