@@ -272,7 +272,7 @@ async def test_b09_bulk_makes_way_for_the_flush_thread_while_it_flushes(
     put(store, [b"x"])
     with monkeypatch.context() as patch:
         before_call(patch, "fdatasync", LOG, noting)
-        await group_commit._flush_once()
+        await group_commit.flush()
     assert at_work == [1]
     assert queue._threads_at_work == 0
     group_commit.close()

@@ -159,10 +159,6 @@ class GroupCommit:
         """Requests a flush of all appended records, without waiting; `run` does it."""
         self._wanted.set()
 
-    async def flush(self) -> None:
-        """Flushes all records appended until now; a failure turns the store read-only."""
-        await self._flush_once()
-
     async def run(self) -> None:
         """Flushes on request or by interval, until cancelled or until a flush fails."""
         try:
@@ -170,11 +166,11 @@ class GroupCommit:
                 if self._sync:
                     await self._wanted.wait()
                     self._wanted.clear()
-                    await self._flush_once()
+                    await self.flush()
                 else:
                     await sleep(self._clock, self._times.flush_interval_ms)
                     if self._is_worth_it():
-                        await self._flush_once()
+                        await self.flush()
         finally:
             self._fail_waiters("the broker is stopping")
 
@@ -187,7 +183,8 @@ class GroupCommit:
             return dirty > 0
         return False
 
-    async def _flush_once(self) -> None:
+    async def flush(self) -> None:
+        """Flushes all records appended until now; a failure turns the store read-only."""
         plan = self._store.plan_flush()
         if not plan.segments:
             return
