@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.disk_calls import before_call, failing
 
 
 async def send_creating(
@@ -62,6 +64,15 @@ async def test_p05_an_unknown_topic_is_made_from_the_template(
         assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (made, made, 6)
     async with start_broker() as running:
         assert "New" in running.broker.services.topics
+
+
+async def test_p05_a_topic_that_cannot_be_saved_is_not_created(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_call(monkeypatch, "fsync", "*/config/topics.json.tmp", failing(errno.ENOSPC))
+    answer = await send_creating(running, "New")
+    assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
+    assert "New" not in running.broker.services.topics
 
 
 async def test_p05_a_topic_that_is_there_stays_as_it_is(running: RunningBroker) -> None:

@@ -6,6 +6,7 @@ Source: SendMessageProcessor#preSend, #msgCheck, docs/design/broker_behaviour.md
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from datetime import datetime, timezone
 
@@ -67,8 +68,9 @@ class SendPreconditions:
     async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
         """Creates an unknown topic from a template topic with the permission INHERIT.
 
-        Without such a template it creates nothing; the send then reports that the topic does not
-        exist. Raises NotServingYetError, TopicIllegalError, PermissionDeniedError, OSError.
+        Without such a template, or if the topic cannot be saved, it creates nothing. The send then
+        reports that the topic does not exist. Raises NotServingYetError, TopicIllegalError,
+        PermissionDeniedError.
         """
         if default_topic == AUTO_CREATE_TOPIC and not self._makes_topics:
             # The store may have the template from a time when this was allowed.
@@ -85,5 +87,6 @@ class SendPreconditions:
             )
         perm = template.perm & ~Perm.INHERIT
         config = TopicConfig(topic, nums, nums, perm, topic_filter_type=template.topic_filter_type)
-        await self._topics.create(config)
-        logger.info("topic %r was created by a send, with %s", topic, counted(nums, "queue"))
+        with contextlib.suppress(OSError):
+            await self._topics.create(config)
+            logger.info("topic %r was created by a send, with %s", topic, counted(nums, "queue"))

@@ -9,7 +9,6 @@ Source: SendMessageProcessor, docs/design/remoting.md sections 2.4 and 3.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections.abc import Mapping
 
@@ -167,11 +166,9 @@ class SendProcessor:
                 f"batch request does not support retry group {header.topic:.200}; send its "
                 "messages one by one"
             )
-        with contextlib.suppress(OSError):
-            # A topic that cannot be saved is not created: the send reports that it is missing.
-            await self._sends.preconditions.create_topic(
-                header.topic, header.default_topic, header.default_topic_queue_nums
-            )
+        await self._sends.preconditions.create_topic(
+            header.topic, header.default_topic, header.default_topic_queue_nums
+        )
         properties = _properties(header)
         if header.is_batch:
             records, sizes = await self._batch(request, properties)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
@@ -103,7 +102,9 @@ class BrokerServicer:
                 return request
             self._store.check_id(request.store_id)
             if request.default_topic:
-                await self._create_topic(request)
+                await self._sends.preconditions.create_topic(
+                    request.topic, request.default_topic, request.default_topic_queue_nums
+                )
             return await self._sends.append(
                 request.topic,
                 request.queue_id,
@@ -112,13 +113,6 @@ class BrokerServicer:
             )
         except BrokerError as error:
             return error
-
-    async def _create_topic(self, request: broker_pb2.AppendRequest) -> None:
-        """Creates the topic if it does not exist; if it cannot be saved, the send is refused."""
-        with contextlib.suppress(OSError):
-            await self._sends.preconditions.create_topic(
-                request.topic, request.default_topic, request.default_topic_queue_nums
-            )
 
     async def pull(
         self,
