@@ -94,7 +94,8 @@ class Reader:
         _, first_size, _ = first.item(0)
         if first_size == BLANK_SIZE:
             blank = queue.units(offset, min(bounds.max_offset, offset + SCAN_UNITS_MAX))
-            return _removed(bounds, offset + blank_count(blank))
+            status = GetMessageStatus.MESSAGE_WAS_REMOVING
+            return _without_records(status, offset + blank_count(blank), bounds)
         if limits.tags_codes is None:
             count = max(min(offset_end - offset, _units_wanted(limits, first_size)), 0)
             is_enough = count <= len(first) or len(first) < look or not _fit(limits, first)
@@ -198,7 +199,7 @@ class Reader:
         self, bounds: QueueBounds, candidates: Candidates, next_offset: int
     ) -> GetMessageResult:
         """Returns the result of a read that matched nothing before `next_offset`."""
-        result = _unmatched(bounds, next_offset)
+        result = _without_records(GetMessageStatus.NO_MATCHED_MESSAGE, next_offset, bounds)
         if next_offset <= candidates.offset:
             return result
         behind_bytes = self._behind_bytes(candidates, next_offset)
@@ -353,28 +354,22 @@ def _first_true(found: NDArray[np.bool_], count_max: int) -> NDArray[np.bool_]:
 
 
 def _outside(bounds: QueueBounds, offset: int) -> GetMessageResult | None:
-    low, high = bounds.min_offset, bounds.max_offset
+    low, high = bounds
     if high == 0:
-        return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+        return _without_records(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, bounds)
     if offset < low:
-        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
+        return _without_records(GetMessageStatus.OFFSET_TOO_SMALL, low, bounds)
     if offset == high:
-        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+        return _without_records(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, bounds)
     if offset > high:
-        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+        return _without_records(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, bounds)
     return None
 
 
-def _removed(bounds: QueueBounds, next_offset: int) -> GetMessageResult:
-    return GetMessageResult(
-        GetMessageStatus.MESSAGE_WAS_REMOVING, next_offset, bounds.min_offset, bounds.max_offset
-    )
-
-
-def _unmatched(bounds: QueueBounds, next_offset: int) -> GetMessageResult:
-    return GetMessageResult(
-        GetMessageStatus.NO_MATCHED_MESSAGE, next_offset, bounds.min_offset, bounds.max_offset
-    )
+def _without_records(
+    status: GetMessageStatus, next_offset: int, bounds: QueueBounds
+) -> GetMessageResult:
+    return GetMessageResult(status, next_offset, bounds.min_offset, bounds.max_offset)
 
 
 def _gone(bounds: QueueBounds, candidates: Candidates) -> GetMessageResult:
@@ -384,5 +379,5 @@ def _gone(bounds: QueueBounds, candidates: Candidates) -> GetMessageResult:
     """
     first = candidates.offset_after(0)
     if first > candidates.offset:
-        return _unmatched(bounds, first)
-    return _removed(bounds, first + 1)
+        return _without_records(GetMessageStatus.NO_MATCHED_MESSAGE, first, bounds)
+    return _without_records(GetMessageStatus.MESSAGE_WAS_REMOVING, first + 1, bounds)
