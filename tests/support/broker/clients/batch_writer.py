@@ -14,6 +14,8 @@ WRITER = "a query"
 WAIT_MS_MAX = 60_000
 # The key of a message is its body up to here.
 KEY_BYTES_MAX = 10_000
+# A staged frame has at most half a segment of this size.
+SMALL_SEGMENT_BYTES = 8_192
 
 
 @dataclass
@@ -143,6 +145,11 @@ class Task:
             iter([request])
         ).read()
         return answer
+
+
+def wide(name: bytes) -> bytes:
+    """Returns a body that starts with `name`; no frame of a small segment has two such messages."""
+    return name.ljust(SMALL_SEGMENT_BYTES // 6, b".")
 
 
 async def hindered(job: Job) -> broker_pb2.BatchResponse:
