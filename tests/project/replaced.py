@@ -32,12 +32,12 @@ check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION
 compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
 compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.OWN_COPIES_MAX
 crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
-encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE incomplete_requests.PEERS_MAX
+encode.BLOCK_BYTES_MAX incomplete_requests.PEERS_MAX
 index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MAX jobs.DISCARDED_MAX
 jobs.ENDED_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
 matching_reader.READ_BYTES message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX
-message_store.FRAME_BYTES message_store.FRAME_BYTES offset_processor.BODY_BYTES_MAX
+offset_processor.BODY_BYTES_MAX
 open_transactions.COUNT_MAX pop_service.POLLING_MAX queries_module.QUERY_QUEUES_MAX
 queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX
 queue_lookup.RANGE_UNITS_MAX render_notebooks.PAGES render_notebooks.SOURCES renewals.COUNT_MAX
@@ -47,7 +47,7 @@ rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_U
 rocketmq_export.bound
 routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
 server.CONNECTIONS_MAX service.CALL_BYTES_MAX service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT
-store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
+store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
