@@ -11,8 +11,8 @@ tags codes (8). The m index keys' hashes (4) and rows (4) follow, and then the n
 are big-endian. `first record` is the number of the file's records before the frame. An attempt's
 payload is JSON. A seal has none: its block number and first record are the file's counts.
 
-A client's block is cut into frames of `staging_frame_bytes`, each of which is read, checked and
-appended at once. The last of them ends the block. A frame torn by a crash has no valid CRC; a file
+A client's block is cut into frames of about `staging_frame_bytes`. Each of them is read, checked
+and appended at once. The last of them ends the block. A frame torn by a crash has no valid CRC; a file
 ends before its first such frame.
 """
 
