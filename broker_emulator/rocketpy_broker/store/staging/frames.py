@@ -12,8 +12,8 @@ are big-endian. `first record` is the number of the file's records before the fr
 payload is JSON. A seal has none: its block number and first record are the file's counts.
 
 A client's block is cut into frames of about `staging_frame_bytes`. Each of them is read, checked
-and appended at once. The last of them ends the block. A frame torn by a crash has no valid CRC; a file
-ends before its first such frame.
+and appended at once. The last of them ends the block. A frame torn by a crash has no valid CRC; a
+file ends before its first such frame.
 """
 
 from __future__ import annotations
