@@ -34,7 +34,7 @@ compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.
 crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
 encode.BLOCK_BYTES_MAX incomplete_requests.PEERS_MAX
 index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS
-key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
+key_lookup.GAP_MAX key_lookup.limit
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
 matching_reader.READ_BYTES message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX
 offset_processor.BODY_BYTES_MAX
@@ -46,7 +46,7 @@ response_buffer.STEPS response_buffer.UNREAD_BYTES_LIMIT response_buffer.UNREAD_
 rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_UNITS
 rocketmq_export.bound
 routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
-server.CONNECTIONS_MAX service.CALL_BYTES_MAX service_module.SAMPLES_A_SLOT
+server.CONNECTIONS_MAX service.CALL_BYTES_MAX
 table.PASSED_A_STEP
 """
 # A function that waits, fails or is counted, or an attribute that is set.
