@@ -53,7 +53,7 @@ table.PASSED_A_STEP
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
 _channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
-name.replacement owner.name processors.decode_compressed store._damaged
+name.replacement processors.decode_compressed store._damaged
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 
