@@ -200,9 +200,7 @@ async def test_s10_a_job_without_files_ends_with_its_stream(running: RunningBrok
     assert len(table._jobs) == 1
 
 
-async def test_s10_names_of_jobs_that_ended_are_bounded(
-    running: RunningBroker,
-) -> None:
+async def test_s10_names_of_jobs_that_ended_are_bounded(running: RunningBroker) -> None:
     table = running.broker.services.batches.staging._jobs
     with table.hold() as hold:
         for number in range(ENDED_MAX):
@@ -235,9 +233,7 @@ async def test_s02_a_newer_job_puts_away_one_that_ended_without_files(
     assert (await newer.commit()).outcome == COMMITTED
 
 
-async def test_s10_a_connection_begins_a_limited_number_of_jobs(
-    running: RunningBroker,
-) -> None:
+async def test_s10_a_connection_begins_a_limited_number_of_jobs(running: RunningBroker) -> None:
     await running.create_topic("T")
     table = running.broker.services.batches.staging._jobs
     first = Job(running, writer_id="w0")
