@@ -23,8 +23,8 @@ FREE = (
 )
 # A constant lowered, so that a test is quick.
 LIMITS = """
-SLOW_MS _shares.connection_max _topic_bytes._bytes_max admission.BULK_UNDISPATCHED_MAX
-admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX appender.IN_FLIGHT_MAX
+SLOW_MS _shares.connection_max _topic_bytes._bytes_max
+answers.BODIES_BYTES_MAX appender.IN_FLIGHT_MAX
 appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX block_module.TAGS_ROWS
 block_module.TAGS_ROWS buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
 candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
@@ -32,28 +32,28 @@ check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION
 compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
 compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.OWN_COPIES_MAX
 crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
-encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE incomplete_requests.PEERS_MAX
-index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MAX jobs.DISCARDED_MAX
-jobs.ENDED_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
+encode.BLOCK_BYTES_MAX incomplete_requests.PEERS_MAX
+index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS
+key_lookup.GAP_MAX key_lookup.limit
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
 matching_reader.READ_BYTES message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX
-message_store.FRAME_BYTES message_store.FRAME_BYTES offset_processor.BODY_BYTES_MAX
+offset_processor.BODY_BYTES_MAX
 open_transactions.COUNT_MAX pop_service.POLLING_MAX queries_module.QUERY_QUEUES_MAX
 queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX
 queue_lookup.RANGE_UNITS_MAX render_notebooks.PAGES render_notebooks.SOURCES renewals.COUNT_MAX
 renewals.DUE_MAX renewals.OF_CLIENT_MAX renewals.RENEWED_MS_MAX renewals.RENEWED_MS_MAX
 response_buffer.STEPS response_buffer.UNREAD_BYTES_LIMIT response_buffer.UNREAD_BYTES_LIMIT
 rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_UNITS
-rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
+rocketmq_export.bound
 routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
-server.CONNECTIONS_MAX service.CALL_BYTES_MAX service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT
-store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
+server.CONNECTIONS_MAX service.CALL_BYTES_MAX
+table.PASSED_A_STEP
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
 _channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
-name.replacement owner.name processors.decode_compressed store._damaged
+name.replacement processors.decode_compressed store._damaged
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 

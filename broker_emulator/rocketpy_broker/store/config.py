@@ -10,6 +10,8 @@ from pathlib import Path
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.delay_levels import DelayLevels
 
+STAGING_FRAME_BYTES = 2 << 20
+
 
 class FlushDiskType(str, Enum):
     """The durability of a record when its send is acknowledged."""
@@ -47,7 +49,7 @@ class StoreConfig:
 
     The newest data of the log counts as in memory, up to `memory_ratio` of the machine's memory.
     `unflushed_bytes_max` limits the data that waits for a slow disk. `staging_bytes_max` limits the
-    space of uncommitted batches.
+    space of uncommitted batches, which are stored by parts of `staging_frame_bytes`.
     Source: docs/design/storage.md section 1.
     """
 
@@ -62,6 +64,7 @@ class StoreConfig:
     memory_bytes: int = field(default_factory=_memory_bytes)
     unflushed_bytes_max: int = 256 << 20
     staging_bytes_max: int = 32 << 30
+    staging_frame_bytes: int = STAGING_FRAME_BYTES
     delay_levels: DelayLevels = field(default_factory=DelayLevels.parse)
     clean_policy: CleanPolicy = field(default_factory=CleanPolicy)
 

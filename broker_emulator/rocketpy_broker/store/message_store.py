@@ -54,7 +54,6 @@ from rocketpy_broker.store.removal import (
     TopicReturn,
 )
 from rocketpy_broker.store.staging.area import StagingArea
-from rocketpy_broker.store.staging.frames import FRAME_BYTES
 from rocketpy_broker.store.statistics import StoreStatistics
 from rocketpy_broker.store.values import (
     AppendResult,
@@ -120,7 +119,7 @@ class MessageStore:
             config.folder / "rocketpy" / "staging",
             config.staging_bytes_max,
             # Delayed records grow by less than their own size.
-            min(FRAME_BYTES, (config.commit_log_segment_bytes - BLANK_BYTES) // 2),
+            min(config.staging_frame_bytes, (config.commit_log_segment_bytes - BLANK_BYTES) // 2),
         )
         self.deletions = TopicDeletions(
             self._parts, self._appender.finish_append, self._forget_topic

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
 
-from rocketpy_broker.services import work_time
-from rocketpy_broker.services.admin import group_list
+from rocketpy_broker.services.admin.group_list import ENTRIES_A_SLOT, REGISTRATIONS_PER_PAGE
 from rocketpy_broker.services.admin.pages import PAGE_COUNT_MAX
+from rocketpy_proto.call_limits import WORK_MS_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.admin.test_administration import commit
 from tests.support.broker.clients.group_clients import consumer, heartbeat
 from tests.support.broker.event_loop import counted_slots
-from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker
 
 
 async def groups(running: RunningBroker, **fields: Any) -> groups_pb2.ListGroupsResponse:
@@ -87,22 +88,23 @@ async def test_groups_come_in_pages(running: RunningBroker) -> None:
 
 
 async def test_a_call_that_has_worked_long_answers_what_it_has(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work_time, "WORK_MS_MAX", 0)
-    async with start_broker() as running:
-        for topic in ("A", "B"):
-            await running.create_topic(topic, queues=1)
-        for group in ("g", "h"):
-            await commit(running, group, ("A", 0, 0), ("B", 0, 0))
-        page = await groups(running)
-        assert (names(page), page.has_more) == (["g"], True)
-        page = await groups(running, after="g")
-        assert (names(page), page.has_more) == (["h"], False)
-        topics = await topics_of(running, "g")
-        assert ([each.topic for each in topics.topics], topics.has_more) == (["A"], True)
-        topics = await topics_of(running, "g", after="A")
-        assert ([each.topic for each in topics.topics], topics.has_more) == (["B"], False)
+    for topic in ("A", "B"):
+        await running.create_topic(topic, queues=1)
+    for group in ("g", "h"):
+        await commit(running, group, ("A", 0, 0), ("B", 0, 0))
+    # The whole work time passes between two looks at the clock.
+    times = count(step=WORK_MS_MAX)
+    monkeypatch.setattr(running.clock, "monotonic_ms", lambda: next(times))
+    page = await groups(running)
+    assert (names(page), page.has_more) == (["g"], True)
+    page = await groups(running, after="g")
+    assert (names(page), page.has_more) == (["h"], False)
+    topics = await topics_of(running, "g")
+    assert ([each.topic for each in topics.topics], topics.has_more) == (["A"], True)
+    topics = await topics_of(running, "g", after="A")
+    assert ([each.topic for each in topics.topics], topics.has_more) == (["B"], False)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +186,16 @@ async def test_clients_are_listed_with_their_groups_in_pages(running: RunningBro
 
 
 async def test_a_page_of_clients_ends_when_it_has_many_registrations(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker,
 ) -> None:
-    monkeypatch.setattr(group_list, "REGISTRATIONS_PER_PAGE", 3)
-    async with start_broker() as running:
-        for client_id in ("c1", "c2", "c3"):
-            await heartbeat(running, client_id, consumer("g"), consumer("h"))
-        page = await running.groups.ListClients(groups_pb2.ListClientsRequest())
-        assert ([each.client_id for each in page.clients], page.has_more) == (["c1", "c2"], True)
+    consumers = [consumer(f"g{number}") for number in range(REGISTRATIONS_PER_PAGE // 2 + 1)]
+    for client_id in ("c1", "c2", "c3"):
+        for begin in range(0, len(consumers), 100):
+            assert (await heartbeat(running, client_id, *consumers[begin : begin + 100])).code == 0
+    page = await running.groups.ListClients(groups_pb2.ListClientsRequest())
+    assert ([each.client_id for each in page.clients], page.has_more) == (["c1", "c2"], True)
+    sizes = [len(each.registrations) for each in page.clients]
+    assert sizes == [len(consumers)] * 2
 
 
 @pytest.mark.parametrize(("groups_count", "queues"), [(1, 4_000), (100, 40)])
@@ -205,4 +209,4 @@ async def test_b09_lags_of_many_queues_leave_turns_to_others(
     async with counted_slots() as slots:
         page = await groups(running)
     assert len(page.groups) == groups_count
-    assert len(slots) >= groups_count * queues // group_list.ENTRIES_A_SLOT - 1
+    assert len(slots) >= groups_count * queues // ENTRIES_A_SLOT - 1

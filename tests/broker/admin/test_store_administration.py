@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from rocketpy_broker.services.admin import store_admin_service
-from rocketpy_broker.services.admin.store_admin_service import UNUSED_NAMED_MAX
+from rocketpy_broker.services.admin.store_admin_service import ANSWER_BYTES_MAX, UNUSED_NAMED_MAX
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
@@ -107,28 +106,32 @@ async def test_s05_a_time_span_and_a_count_bound_what_is_found(running: RunningB
     assert found == [[b"late"], [b"early"], [b"late"]]
 
 
-@pytest.mark.parametrize("bytes_max", [1, 32 << 20])
+@pytest.mark.parametrize(
+    ("body_bytes", "wanted"), [(2, [64, 6]), (ANSWER_BYTES_MAX // 14, [*[13] * 5, 5])]
+)
 async def test_s05_pages_of_a_query_have_every_message_once(
-    running: RunningBroker, monkeypatch: pytest.MonkeyPatch, bytes_max: int
+    start_broker: StartBroker, body_bytes: int, wanted: list[int]
 ) -> None:
     """Covers pages that the size of their records limits, and keys of other messages."""
-    monkeypatch.setattr(store_admin_service, "ANSWER_BYTES_MAX", bytes_max)
-    await running.create_topic("T")
-    bodies = [b"%d" % number for number in range(70)]
-    for part in (bodies[:50], bodies[50:]):
-        await running.append_block("T", 0, wire_block("T", part, keys=["k"] * len(part)))
-        await running.append_block("T", 1, wire_block("T", [b"other"], keys=["other"]))
+    bodies = [(b"%02d" % number).ljust(body_bytes) for number in range(70)]
     found: list[bytes] = []
     sizes: list[int] = []
     before = 0
-    while before or not sizes:
-        page = await query(running, key="k", count_max=1_000, before_offset=before)
-        records = records_of(page)
-        found[:0] = [record.body for record in records]
-        sizes.append(len(records))
-        before = page.next_before_offset
-    assert found == bodies
-    assert sizes == ([1] * 70 if bytes_max == 1 else [64, 6])
+    async with start_broker(commit_log_segment_bytes=ANSWER_BYTES_MAX) as running:
+        await running.create_topic("T")
+        for begin in range(0, 70, 10):
+            part = wire_block("T", bodies[begin : begin + 10], keys=["k"] * 10)
+            await running.append_block("T", 0, part)
+            await running.append_block("T", 1, wire_block("T", [b"other"], keys=["other"]))
+        while before or not sizes:
+            page = await query(running, key="k", count_max=1_000, before_offset=before)
+            records = records_of(page)
+            found[:0] = [record.body for record in records]
+            sizes.append(len(records))
+            before = page.next_before_offset
+    assert sizes == wanted
+    assert [body[:2] for body in found] == [body[:2] for body in bodies]
+    assert {len(body) for body in found} == {body_bytes}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.faults.batches.batch_use import limited_room, one_by_one
+from tests.faults.batches.batch_use import limited_room
 from tests.support.broker.clients.batch_writer import Job
 from tests.support.broker.running_broker import RunningBroker
 from tests.support.store.disk_calls import LOG
@@ -17,11 +17,8 @@ RoomFor = Callable[[int | None], None]
 
 @contextmanager
 def room_on_disk(log: str) -> Iterator[RoomFor]:
-    """Yields a function that sets how many more appends the disk accepts; None: any number.
-
-    A record is an append.
-    """
-    with one_by_one(), limited_room(log) as room:
+    """Yields a function that sets how many more appends the disk accepts; None: any number."""
+    with limited_room(log) as room:
 
         def give(count: int | None) -> None:
             room.left = count

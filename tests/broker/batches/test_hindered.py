@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,26 @@ from rocketpy_broker.store.message_store import NOTHING_NEEDED
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.conftest import RoomFor
-from tests.support.broker.clients.batch_writer import Job, bodies, hindered, staging_files
+from tests.support.broker.clients.batch_writer import (
+    SMALL_SEGMENT_BYTES,
+    Job,
+    bodies,
+    hindered,
+    staging_files,
+    wide,
+)
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.store.disk_calls import LOG, STAGING, before_call, failing, holding
 
 COMMITTED, ALREADY = broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED
 IN_PROGRESS, INCOMPLETE = broker_pb2.IN_PROGRESS, broker_pb2.INCOMPLETE
+A, B, C, D, E = (wide(bytes([letter])) for letter in b"abcde")
+
+
+@pytest.fixture
+def start_broker(start_broker: StartBroker) -> StartBroker:
+    """Returns a function that starts brokers which append each wide message by itself."""
+    return partial(start_broker, commit_log_segment_bytes=SMALL_SEGMENT_BYTES)
 
 
 async def ended(job: Job) -> broker_pb2.BatchResponse:
@@ -35,13 +50,13 @@ async def test_s10_a_full_disk_after_the_decision_is_told_and_resolves_itself(
 ) -> None:
     await running.create_topic("T")
     job = Job(running)
-    await job.stage((0, [b"a", b"b", b"c"]))
+    await job.stage((0, [A, B, C]))
     room_for(2)
     answer = await hindered(job)
     assert answer.outcome == IN_PROGRESS
     assert "(No space left on device); nothing was stored" in answer.hindrance
     assert (answer.record_count, answer.record_count_decided) == (1, 3)
-    assert await bodies(running) == [b"a"]
+    assert await bodies(running) == [A]
     # Still full.
     running.clock.advance(RETRY_MS)
     assert (await job.commit(wait_ms_max=0)).outcome == IN_PROGRESS
@@ -52,10 +67,10 @@ async def test_s10_a_full_disk_after_the_decision_is_told_and_resolves_itself(
     assert running.broker.store.needed_from < NOTHING_NEEDED
     room_for(None)
     assert (await ended(job)).outcome == COMMITTED
-    assert await bodies(running) == [b"a", b"b", b"c"]
+    assert await bodies(running) == [A, B, C]
     assert running.broker.store.needed_from == NOTHING_NEEDED
     assert (await following.commit()).outcome == COMMITTED
-    assert await bodies(running) == [b"a", b"b", b"c", b"next"]
+    assert await bodies(running) == [A, B, C, b"next"]
 
 
 async def test_s10_a_full_disk_before_the_decision_decides_nothing(
@@ -63,14 +78,14 @@ async def test_s10_a_full_disk_before_the_decision_decides_nothing(
 ) -> None:
     await running.create_topic("T")
     job = Job(running)
-    await job.stage((0, [b"a"]))
+    await job.stage((0, [A]))
     room_for(0)
     answer = await job.commit()
     assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert (await job.query()).outcome == broker_pb2.NOT_COMMITTED
     room_for(None)
     assert (await job.commit()).outcome == COMMITTED
-    assert await bodies(running) == [b"a"]
+    assert await bodies(running) == [A]
 
 
 async def stop_half_way(start_broker: StartBroker, room_for: RoomFor) -> Job:
@@ -81,8 +96,8 @@ async def stop_half_way(start_broker: StartBroker, room_for: RoomFor) -> Job:
     async with start_broker() as running:
         await running.create_topic("T")
         job = Job(running)
-        await job.stage((0, [b"a", b"b", b"c"]))
-        await job.stage((0, [b"d", b"e"]))
+        await job.stage((0, [A, B, C]))
+        await job.stage((0, [D, E]))
         room_for(3)
         assert (await hindered(job)).record_count == 2
     room_for(None)
@@ -101,12 +116,12 @@ async def test_s08_what_stopped_half_way_is_finished_by_the_next_start(
     async with start_broker() as running:
         answer = await restarted(running, job)
         assert (answer.outcome, answer.record_count) == (COMMITTED, 5)
-        assert await bodies(running) == [b"a", b"b", b"c", b"d", b"e"]
+        assert await bodies(running) == [A, B, C, D, E]
         assert (await Job(running, token=4).commit()).outcome == ALREADY
         await running.broker.services.batches.commits.remove_stored()
     async with start_broker() as running:
         assert (await restarted(running, job)).outcome == COMMITTED
-        assert await bodies(running) == [b"a", b"b", b"c", b"d", b"e"]
+        assert await bodies(running) == [A, B, C, D, E]
         assert staging_files(running) == []
 
 
@@ -117,7 +132,7 @@ async def test_s08_others_messages_in_between_are_no_progress_of_a_batch(
         await running.create_topic("T")
         jobs = [Job(running, writer_id=f"w{number}") for number in range(3)]
         for number, job in enumerate(jobs):
-            await job.stage((0, [b"%d-%d" % (number, n) for n in range(number + 2)]))
+            await job.stage((0, [wide(b"%d-%d" % (number, n)) for n in range(number + 2)]))
         for number, job in enumerate(jobs):
             room_for(1 + number)
             assert (await hindered(job)).record_count == number
@@ -132,7 +147,7 @@ async def test_s08_others_messages_in_between_are_no_progress_of_a_batch(
         assert len(found) == 2 + 3 + 4 + 3
         for number in range(3):
             own = [body for body in found if body.startswith(b"%d-" % number)]
-            assert own == [b"%d-%d" % (number, n) for n in range(number + 2)]
+            assert own == [wide(b"%d-%d" % (number, n)) for n in range(number + 2)]
 
 
 @pytest.mark.parametrize("damage", ["removed", "payload", "head", "attempt", "another's"])
@@ -166,7 +181,7 @@ async def test_s10_what_is_lost_after_the_decision_is_counted_and_told_again_and
                 named = "batch 0 of writer 'a query' shows 4 of its 5 messages"
                 assert told_of.hindrance == f"{named}; what was lost is in the broker's log"
             # The lost messages are not shown, and nothing else is shown in their place.
-            assert await bodies(running) == [b"a", b"b", b"d", b"e"]
+            assert await bodies(running) == [A, B, D, E]
             following = Job(running, 1, token=7)
             assert (await following.query()).outcome == broker_pb2.NOT_COMMITTED
     assert "and has lost 1 message" in caplog.text
@@ -195,7 +210,7 @@ async def test_s08_a_flush_that_fails_is_no_answer_and_the_next_start_finishes_t
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         job = Job(running)
-        await job.stage((0, [b"a", b"b"]))
+        await job.stage((0, [A, B]))
         with monkeypatch.context() as patch:
             before_call(patch, "fdatasync", LOG, failing(errno.EIO))
             answer = await hindered(job)
@@ -206,7 +221,7 @@ async def test_s08_a_flush_that_fails_is_no_answer_and_the_next_start_finishes_t
         assert await bodies(running) == []
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         assert (await restarted(running, job)).outcome == COMMITTED
-        assert await bodies(running) == [b"a", b"b"]
+        assert await bodies(running) == [A, B]
 
 
 async def test_s08_a_disk_that_is_too_slow_is_waited_for(
@@ -215,7 +230,7 @@ async def test_s08_a_disk_that_is_too_slow_is_waited_for(
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         job = Job(running)
-        await job.stage((0, [b"a"]))
+        await job.stage((0, [A]))
         waiting = running.broker.services.flush.group_commit
         with holding(monkeypatch, "fdatasync", LOG):
             asked = asyncio.ensure_future(job.commit())
@@ -225,7 +240,7 @@ async def test_s08_a_disk_that_is_too_slow_is_waited_for(
         assert "within 5000 ms" in answer.hindrance
         running.clock.advance(RETRY_MS)
         assert (await asked).outcome == COMMITTED
-        assert await bodies(running) == [b"a"]
+        assert await bodies(running) == [A]
 
 
 async def test_s10_a_wait_ends_with_how_far_the_batch_has_come(
@@ -233,7 +248,7 @@ async def test_s10_a_wait_ends_with_how_far_the_batch_has_come(
 ) -> None:
     await running.create_topic("T")
     job = Job(running)
-    await job.stage((0, [b"a", b"b"]))
+    await job.stage((0, [A, B]))
     room_for(2)
     asked = asyncio.ensure_future(job.commit(wait_ms_max=1_000))
     await until(lambda: bool(running.broker.services.batches.commits._pending))
@@ -252,7 +267,7 @@ async def test_s10_a_client_that_hangs_up_does_not_stop_its_batch(
 ) -> None:
     await running.create_topic("T")
     job = Job(running)
-    await job.stage((0, [b"a", b"b"]))
+    await job.stage((0, [A, B]))
     room_for(2)
     await hindered(job)
     call = running.data.QueryBatch(broker_pb2.QueryBatchRequest(job=job.name, wait_ms_max=60_000))
@@ -263,7 +278,7 @@ async def test_s10_a_client_that_hangs_up_does_not_stop_its_batch(
         await asyncio.sleep(0)
     room_for(None)
     assert (await ended(job)).outcome == COMMITTED
-    assert await bodies(running) == [b"a", b"b"]
+    assert await bodies(running) == [A, B]
 
 
 async def test_s10_cleaning_leaves_what_a_pending_decision_needs(
@@ -276,17 +291,17 @@ async def test_s10_cleaning_leaves_what_a_pending_decision_needs(
         await clean()
         running.clock.advance(CleanPolicy().confirm_ms)
         job = Job(running)
-        await job.stage((0, [b"a", b"b"]))
+        await job.stage((0, [A, B]))
         room_for(2)
         await hindered(job)
         room_for(None)
         for _ in range(5):
-            await running.append("T", 1, bytes(900_000))
+            await running.append("T", 1, bytes(SMALL_SEGMENT_BYTES * 7 // 8))
         for segment in (tmp_path / "commitlog").iterdir():
             os.utime(segment, (0, 0))
         assert (await clean()).removed_file_count == 0
         assert (await ended(job)).outcome == COMMITTED
-        assert await bodies(running) == [b"a", b"b"]
+        assert await bodies(running) == [A, B]
         cleaning = asyncio.ensure_future(clean())
         while not cleaning.done():
             running.clock.advance(1_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,24 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.batches.conftest import RoomFor
 from tests.faults.batches.batch_use import Desk, check_visible
 from tests.faults.images import workshop
-from tests.support.broker.clients.batch_writer import Job, bodies, hindered
+from tests.support.broker.clients.batch_writer import (
+    SMALL_SEGMENT_BYTES,
+    Job,
+    bodies,
+    hindered,
+    wide,
+)
 from tests.support.broker.running_broker import StartBroker, until
 from tests.support.store.messages import flush_log
 
 COMMITTED = broker_pb2.COMMITTED
+A, B, C, D, E = (wide(bytes([letter])) for letter in b"abcde")
+
+
+@pytest.fixture
+def start_broker(start_broker: StartBroker) -> StartBroker:
+    """Returns a function that starts brokers which append each wide message by itself."""
+    return partial(start_broker, commit_log_segment_bytes=SMALL_SEGMENT_BYTES)
 
 
 async def test_s10_a_topic_deleted_before_a_restart_takes_what_was_staged(
@@ -28,7 +42,7 @@ async def test_s10_a_topic_deleted_before_a_restart_takes_what_was_staged(
     async with start_broker() as running:
         await running.create_topic("T")
         job = Job(running)
-        await job.stage((0, [b"a"]))
+        await job.stage((0, [A]))
 
         await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
         await running.create_topic("T")
@@ -46,9 +60,9 @@ async def test_s10_a_topic_deleted_in_the_middle_is_no_loss(
         await running.create_topic("T")
         await running.create_topic("U")
         job = Job(running)
-        await job.stage((0, [b"a", b"b", b"c"]))
+        await job.stage((0, [A, B, C]))
         job.topic = "U"
-        await job.stage((0, [b"d", b"e"]))
+        await job.stage((0, [D, E]))
         room_for(2)
         await hindered(job)
         await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
@@ -60,7 +74,7 @@ async def test_s10_a_topic_deleted_in_the_middle_is_no_loss(
     async with start_broker() as running:
         job.running = running
         answer = await job.query()
-        assert await bodies(running, topic="U") == [b"d", b"e"]
+        assert await bodies(running, topic="U") == [D, E]
         assert (answer.outcome, answer.record_count) == (COMMITTED, 5)
 
 
@@ -75,14 +89,14 @@ async def test_s10_a_decided_batch_is_stored_where_the_log_was_cut_below_the_sav
     async with start_crashed(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         job = Job(running)
-        await job.stage((0, [b"a", b"b"]))
+        await job.stage((0, [A, B]))
         room_for(1)
         await hindered(job)
     room_for(None)
     async with start_broker() as running:
         job.running = running
         assert (await job.query()).outcome == COMMITTED
-        assert await bodies(running) == [b"a", b"b"]
+        assert await bodies(running) == [A, B]
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rocketpy_broker.services.batches import roll_forward
-from rocketpy_broker.services.flush import admission
+from rocketpy_broker.services.batches.roll_forward import JOINED_BYTES_MAX
+from rocketpy_broker.services.flush.admission import BULK_UNDISPATCHED_MAX, BULK_UNFLUSHED_BYTES_MAX
 from rocketpy_broker.services.topics.system import BATCHES_TOPIC
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.call_limits import OWN_QUEUES
@@ -78,23 +78,20 @@ async def test_s08_small_blocks_that_follow_each_other_are_appended_together(
 
 
 async def test_s08_large_blocks_and_those_that_wait_are_appended_by_themselves(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker, job: Job
 ) -> None:
-    monkeypatch.setattr(roll_forward, "JOINED_BYTES_MAX", 1_000)
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        large = b"0" * 900
-        await job.stage((0, [b"a"]), (0, [b"b"]), (0, [large]), (0, [b"c"]), (0, [b"d"]))
-        job.properties = {DELAY: "1"}
-        await job.stage((0, [b"later"]), (0, [b"later"]))
-        job.properties = {}
-        await job.stage((0, [b"e"]))
-        with appended() as appends:
-            answer = await job.commit()
-        assert (answer.outcome, answer.record_count) == (COMMITTED, 8)
-        assert [count for _, count in appends] == [2, 1, 2, 1, 1, 1]
-        assert await bodies(running) == [b"a", b"b", large, b"c", b"d", b"e"]
+    large = b"0" * JOINED_BYTES_MAX
+    assert running.broker.store.staging.frame_bytes > 1.5 * JOINED_BYTES_MAX
+    await job.stage((0, [b"a"]), (0, [b"b"]), (0, [large]), (0, [b"c"]), (0, [b"d"]))
+    job.properties = {DELAY: "1"}
+    await job.stage((0, [b"later"]), (0, [b"later"]))
+    job.properties = {}
+    await job.stage((0, [b"e"]))
+    with appended() as appends:
+        answer = await job.commit()
+    assert (answer.outcome, answer.record_count) == (COMMITTED, 8)
+    assert [count for _, count in appends] == [2, 1, 2, 1, 1, 1]
+    assert await bodies(running) == [b"a", b"b", large, b"c", b"d", b"e"]
 
 
 async def test_b09_the_loop_goes_on_while_a_thread_writes_what_was_staged(
@@ -164,12 +161,14 @@ async def test_b09_blocks_of_many_queues_are_joined_up_to_a_bound(running: Runni
 async def test_b09_a_batch_lets_no_more_wait_for_the_disk_than_large_sends_do(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roll_forward, "JOINED_BYTES_MAX", 0)
-    monkeypatch.setattr(admission, "BULK_UNFLUSHED_BYTES_MAX", 3_000)
-    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+    # Twice the limit; a body of this size is an append of its own.
+    count, body = 16, b"0" * (BULK_UNFLUSHED_BYTES_MAX // 8)
+    async with start_broker(
+        FlushDiskType.SYNC_FLUSH, commit_log_segment_bytes=4 * BULK_UNFLUSHED_BYTES_MAX
+    ) as running:
         await running.create_topic("T")
         job = Job(running)
-        await job.stage(*((0, [b"%d" % number * 500]) for number in range(10)))
+        await job.stage(*[(0, [body])] * count)
         commit = running.broker.services.batches.commits._group_commit
         with holding(monkeypatch, "fdatasync", LOG) as gate:
             sent = asyncio.ensure_future(running.append("T", 1, b"a"))
@@ -177,20 +176,20 @@ async def test_b09_a_batch_lets_no_more_wait_for_the_disk_than_large_sends_do(
             await job.commit(wait_ms_max=0)
             await until(lambda: commit.waiting_count == 2)
             unflushed_bytes = running.broker.store.unflushed_bytes
-        assert 3_000 < unflushed_bytes < 5_000
+        assert BULK_UNFLUSHED_BYTES_MAX < unflushed_bytes < BULK_UNFLUSHED_BYTES_MAX + len(body)
         assert (await sent).status.code == ResponseCode.SUCCESS
         assert (await job.query()).outcome == COMMITTED
-        assert len(await bodies(running)) == 10
+        assert len(await bodies(running)) == count
 
 
 async def test_b09_a_batch_lets_a_flush_show_only_so_many_queues_parts(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "BULK_UNDISPATCHED_MAX", 300)
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T", queues=100)
         job = Job(running)
-        await stage_blocks_of_many_queues(job, 10)
+        blocks = BULK_UNDISPATCHED_MAX // 100 + 10
+        await stage_blocks_of_many_queues(job, blocks)
         commit = running.broker.services.batches.commits._group_commit
         with holding(monkeypatch, "fdatasync", LOG) as gate:
             sent = asyncio.ensure_future(running.append("T", 1, b"a"))
@@ -198,8 +197,10 @@ async def test_b09_a_batch_lets_a_flush_show_only_so_many_queues_parts(
             await job.commit(wait_ms_max=0)
             await until(lambda: commit.waiting_count == 2)
             count = running.broker.store.undispatched_count
-        # The small send, the decision, and two appends of two blocks.
-        assert count == 402
+        # The small send, the decision, and appends of two blocks each.
+        assert count == BULK_UNDISPATCHED_MAX + 2
         assert (await sent).status.code == ResponseCode.SUCCESS
         assert (await job.query()).outcome == COMMITTED
-        assert [len(await bodies(running, queue_id)) for queue_id in (0, 1, 99)] == [10, 11, 10]
+        assert [len(await bodies(running, queue_id)) for queue_id in (0, 1, 99)] == [
+            *(blocks, blocks + 1, blocks)
+        ]

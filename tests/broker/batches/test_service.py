@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -11,21 +12,20 @@ import pytest
 from rocketpy_broker.services.batches import service
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE
 from rocketpy_broker.services.batches.service import SWEEP_MS
-from rocketpy_broker.store import message_store
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.support.broker.clients.batch_writer import Job, bodies, staging_files
+from tests.support.broker.clients.batch_writer import (
+    SMALL_SEGMENT_BYTES,
+    Job,
+    bodies,
+    staging_files,
+    wide,
+)
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 COMMITTED, ALREADY = broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED
 NOT_COMMITTED = broker_pb2.NOT_COMMITTED
-
-
-@pytest.fixture
-def small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Appends each record by itself, so that other work runs in between."""
-    monkeypatch.setattr(message_store, "FRAME_BYTES", 1)
 
 
 def decisions(running: RunningBroker) -> int:
@@ -66,16 +66,17 @@ async def test_s08_a_staged_message_is_not_found_by_key_and_once_after(
 
 
 async def test_s08_messages_are_stored_in_the_order_of_the_request_and_of_the_blocks(
-    small_frames: None, running: RunningBroker
+    start_broker: StartBroker,
 ) -> None:
-    await running.create_topic("T")
-    names = [[b"%d-%d" % (task, number) for number in range(20)] for task in range(3)]
-    job = Job(running, 5)
-    for part in names:
-        await job.stage((0, part[:7]), (0, part[7:]))
-    job.staged = [job.staged[2], job.staged[0], job.staged[1]]
-    assert (await job.commit()).record_count == 60
-    assert await bodies(running) == names[2] + names[0] + names[1]
+    async with start_broker(commit_log_segment_bytes=SMALL_SEGMENT_BYTES) as running:
+        await running.create_topic("T")
+        names = [[wide(b"%d-%d" % (task, number)) for number in range(20)] for task in range(3)]
+        job = Job(running, 5)
+        for part in names:
+            await job.stage((0, part[:7]), (0, part[7:]))
+        job.staged = [job.staged[2], job.staged[0], job.staged[1]]
+        assert (await job.commit()).record_count == 60
+        assert await bodies(running) == names[2] + names[0] + names[1]
 
 
 async def test_s08_only_attempts_that_are_named_show(running: RunningBroker, job: Job) -> None:
@@ -213,19 +214,23 @@ async def test_s08_of_many_requests_for_one_batch_one_commits_it(
 
 
 async def test_s08_batches_of_many_writers_at_once_keep_each_its_order(
-    small_frames: None, running: RunningBroker
+    start_broker: StartBroker,
 ) -> None:
-    await running.create_topic("T")
-    jobs = [Job(running, writer_id=f"w{number}") for number in range(2 * service.ROLL_FORWARDS_MAX)]
-    for number, job in enumerate(jobs):
-        await job.stage((0, [b"%d-%d" % (number, n) for n in range(15)]))
-    answers = await asyncio.gather(*(job.commit() for job in jobs))
-    assert {answer.outcome for answer in answers} == {COMMITTED}
-    found = await bodies(running)
-    assert len(found) == 15 * len(jobs)
-    for number in range(len(jobs)):
+    async with start_broker(commit_log_segment_bytes=SMALL_SEGMENT_BYTES) as running:
+        await running.create_topic("T")
+        count = 2 * service.ROLL_FORWARDS_MAX
+        jobs = [Job(running, writer_id=f"w{number}") for number in range(count)]
+        for number, job in enumerate(jobs):
+            await job.stage((0, [wide(b"%d-%d" % (number, n)) for n in range(15)]))
+        answers = await asyncio.gather(*(job.commit() for job in jobs))
+        assert {answer.outcome for answer in answers} == {COMMITTED}
+        found = await bodies(running)
+    assert len(found) == 15 * count
+    turns = [writer for writer, _ in groupby(found, lambda body: body.split(b"-")[0])]
+    assert len(turns) > count
+    for number in range(count):
         own = [body for body in found if body.startswith(b"%d-" % number)]
-        assert own == [b"%d-%d" % (number, n) for n in range(15)]
+        assert own == [wide(b"%d-%d" % (number, n)) for n in range(15)]
 
 
 async def test_s08_a_topic_that_is_deleted_takes_what_was_staged_for_it(

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.observability.metrics.families import MetricSource
-from rocketpy_broker.services.observability.metrics.lag import LAGS_MAX, GroupLags
+from rocketpy_broker.services.observability.metrics.lag import GroupLags
 from rocketpy_broker.services.observability.metrics.service import MetricsService
 from tests.support.broker.running_broker import RunningBroker
 
@@ -66,11 +66,11 @@ async def scrape(running: RunningBroker) -> Scraped:
     return parsed(text)
 
 
-def group_lags(running: RunningBroker, lags_max: int = LAGS_MAX) -> GroupLags:
+def group_lags(running: RunningBroker, **limits: int) -> GroupLags:
     """Returns a new source of the lags of a broker's groups."""
     services, store = running.broker.services, running.broker.store
     counter, committed = services.statistics.counter, services.offsets.committed
-    return GroupLags(store, services.topics, committed, counter, running.clock, lags_max)
+    return GroupLags(store, services.topics, committed, counter, running.clock, **limits)
 
 
 async def metrics_of(source: MetricSource, clock: Clock) -> Scraped:

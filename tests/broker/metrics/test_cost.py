@@ -7,11 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.observability.metrics import lag
-from rocketpy_broker.services.observability.metrics import service as service_module
 from rocketpy_broker.services.observability.metrics.families import Series
 from rocketpy_broker.services.observability.metrics.service import (
-    KEPT_MS_MIN,
     KEPT_TIMES,
     SAMPLES_A_SLOT,
     MetricsService,
@@ -32,59 +29,67 @@ FAMILIES = (
 
 
 async def test_s13_large_families_are_made_in_small_parts_and_are_whole_in_the_text(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
+    # Each group has five gauges of lags.
+    count = SAMPLES_A_SLOT // 5 + 1
     async with start_broker(http_port=0) as running:
         await running.create_topic("T")
-        for number in range(MANY):
+        for number in range(count):
             await running.create_topic(f"T{number}")
             await running.append(f"T{number}", 0, b"1")
-        for number in range(MANY):
+        for number in range(count):
             await enter(running, f"g{number}")
             await running.pull(topic=f"T{number}", queue_id=0, offset=0, consumer_group="g")
             await commit(running, f"g{number}", 0)
-        whole = parsed((await get(running, "/metrics"))[1])
-        monkeypatch.setattr(service_module, "SAMPLES_A_SLOT", FEW)
-        running.clock.advance(KEPT_MS_MIN + 1)
         text = (await get(running, "/metrics"))[1]
-    parts = parsed(text)
+    page = parsed(text)
     for name in FAMILIES:
-        assert parts.samples[name].keys() == whole.samples[name].keys()
-        assert len(parts.samples[name]) >= MANY
-        assert text.count(f"# TYPE {name} ") == 1
-        lines = [number for number, line in enumerate(text.splitlines()) if f"{name}{{" in line]
-        assert lines == [*range(lines[0], lines[-1] + 1)]
+        assert len(page.samples[name]) >= count
+        check_whole(text, name)
+
+
+def check_whole(text: str, name: str) -> None:
+    """Asserts that the lines of a family are consecutive, after one line with its type."""
+    lines = [number for number, line in enumerate(text.splitlines()) if f"{name}{{" in line]
+    assert lines == [*range(lines[0], lines[-1] + 1)]
+    assert text.count(f"# TYPE {name} ") == 1
 
 
 class LargeSource:
-    """A source of a large family."""
+    """A source of large families, in turn."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *names: str) -> None:
         self.count = count
+        self._names = names
 
     async def series(self) -> AsyncIterator[Series | None]:
         for number in range(self.count):
-            yield "rocketmq_producer_connections", (str(number),), number
+            for name in self._names:
+                yield name, (str(number),), number
 
 
-async def test_s13_a_large_family_is_made_in_slots() -> None:
-    source = LargeSource(3 * SAMPLES_A_SLOT)
+async def test_s13_large_families_are_made_in_slots() -> None:
+    names = "rocketmq_producer_connections", "rocketmq_consumer_connections"
+    source = LargeSource(3 * SAMPLES_A_SLOT // len(names), *names)
     async with counted_slots() as slots:
-        text = b"".join(await MetricsService([source], {}, ManualClock()).text())
-    assert text.count(b"\nrocketmq_producer_connections{") == source.count
+        pieces = await MetricsService([source], {}, ManualClock()).text()
+    text = b"".join(pieces).decode()
+    for name in names:
+        assert text.count(f"\n{name}{{") == source.count
+        check_whole(text, name)
     assert len(slots) == 3
 
 
 async def test_n12_of_very_many_lags_some_are_told_and_the_others_counted(
-    running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker,
 ) -> None:
     """Limits the page: with a million groups in topics it had 557 MiB."""
-    monkeypatch.setattr(lag, "PLACES_KEPT_MAX", 1)
     await running.create_topic("T")
     await running.append("T", 0, b"1", b"2")
     for number in range(MANY):
         await commit(running, f"g{number}", number % 2)
-    source = group_lags(running, FEW)
+    source = group_lags(running, lags_max=FEW, places_kept_max=1)
     page = await metrics_of(source, running.clock)
     assert len(source._stored_ms) == 1
     assert len(page.samples["rocketmq_consumer_lag_messages"]) == FEW
@@ -92,15 +97,14 @@ async def test_n12_of_very_many_lags_some_are_told_and_the_others_counted(
 
 
 async def test_n12_a_snapshot_reads_some_ages_and_counts_the_messages_of_all(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker,
 ) -> None:
-    monkeypatch.setattr(lag, "READS_MAX", FEW)
-    async with start_broker(http_port=0) as running:
-        await running.create_topic("T")
-        await running.append("T", 0, *[b"1"] * MANY)
-        for number in range(MANY):
-            await commit(running, f"g{number}", number)
-        page = parsed((await get(running, "/metrics"))[1])
+    await running.create_topic("T")
+    await running.append("T", 0, *[b"1"] * MANY)
+    for number in range(MANY):
+        await commit(running, f"g{number}", number)
+    source = group_lags(running, reads_max=FEW)
+    page = await metrics_of(source, running.clock)
     assert len(page.samples["rocketmq_consumer_lag_messages"]) == MANY
     assert len(page.samples["rocketmq_consumer_lag_latency_milliseconds"]) == FEW
 

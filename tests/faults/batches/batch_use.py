@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -36,8 +35,7 @@ from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.store import message_store
-from rocketpy_broker.store.config import FlushDiskType, FlushTimes
+from rocketpy_broker.store.config import STAGING_FRAME_BYTES, FlushDiskType, FlushTimes
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
@@ -53,6 +51,8 @@ WRITER = "a query"
 SMALL_INDEX = IndexFormat(8, 16)
 MINUTE_MS = 60_000
 WEEK_MS = 7 * 86_400_000
+# Frames with which each record is an append, so that a crash may come between any two.
+ONE_BY_ONE = 1
 
 
 class FlushWhenAsked(GroupCommit):
@@ -80,6 +80,7 @@ class Desk:
     flush: FlushDiskType = FlushDiskType.SYNC_FLUSH
     index: IndexFormat = SMALL_INDEX
     clock: ManualClock = field(default_factory=ManualClock)
+    frame_bytes: int = STAGING_FRAME_BYTES
 
     def __post_init__(self) -> None:
         config = BrokerConfig(self.folder, flush_disk_type=self.flush)
@@ -89,6 +90,7 @@ class Desk:
             self.flush,
             index_slot_count=self.index.slot_count,
             index_entry_count_max=self.index.entry_count_max,
+            staging_frame_bytes=self.frame_bytes,
         )
         settings = self.folder / "config"
         store, clock, limits = self.store, self.clock, config.limits
@@ -295,10 +297,3 @@ def limited_room(log: str = LOG) -> Iterator[Room]:
     with pytest.MonkeyPatch.context() as patch:
         before_call(patch, "pwrite", log, room.take)
         yield room
-
-
-@contextmanager
-def one_by_one() -> Iterator[None]:
-    """Appends each record by itself, so that a crash may come between any two."""
-    with mock.patch.object(message_store, "FRAME_BYTES", 1):
-        yield

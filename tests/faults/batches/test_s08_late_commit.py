@@ -26,12 +26,12 @@ from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.index.layout import IndexFormat
 from tests.faults.batches.batch_use import (
+    ONE_BY_ONE,
     WEEK_MS,
     WRITER,
     Desk,
     check_visible,
     delete_between_runs,
-    one_by_one,
 )
 from tests.faults.disks.simulated_disk import SimulatedDisk
 from tests.faults.images import Image, altered, image_of, put_image, read_bodies, send, workshop
@@ -50,7 +50,7 @@ modes = pytest.mark.parametrize("flush", list(FlushDiskType))
 
 def use(folder: Path, flush: FlushDiskType, token: int) -> None:
     """Starts, commits the uncommitted ones of three batches, and sometimes saves the ledger."""
-    desk = Desk(folder, flush)
+    desk = Desk(folder, flush, frame_bytes=ONE_BY_ONE)
     try:
         desk.open()
         for batch_id in range(desk.ledger.last_batch(WRITER) + 1, 3):
@@ -85,7 +85,7 @@ def check(folder: Path, flush: FlushDiskType, token: int = 99) -> int:
 
 @modes
 def test_s08_killed_at_any_call_a_batch_is_there_once_or_not_at_all(flush: FlushDiskType) -> None:
-    with workshop() as folder, one_by_one():
+    with workshop() as folder:
         with killed_at_call(sys.maxsize) as made:
             use(folder, flush, 1)
         begun = Desk(folder, flush)
@@ -106,7 +106,7 @@ def test_s08_killed_at_any_call_a_batch_is_there_once_or_not_at_all(flush: Flush
 def test_s08_killed_again_and_again_a_batch_is_there_once_or_not_at_all(
     flush: FlushDiskType, kills: list[int]
 ) -> None:
-    with workshop() as folder, one_by_one():
+    with workshop() as folder:
         for token, number in enumerate(kills, 1):
             with killed_at_call(number), suppress(Killed):
                 use(folder, flush, token)
@@ -122,7 +122,6 @@ def test_s08_after_a_power_cut_what_was_answered_is_there_once(seed: int, cuts: 
             answered: list[int] = []
             with (
                 disk.watched(),
-                one_by_one(),
                 suppress(Killed),
                 killed_at_call(chance.randrange(160)),
             ):
@@ -157,7 +156,7 @@ def test_s08_what_is_decided_has_been_on_disk_before(
 
 def write_all(folder: Path, answered: list[int]) -> None:
     """Writes three batches; `answered` gets the committed ones."""
-    desk = Desk(folder)
+    desk = Desk(folder, frame_bytes=ONE_BY_ONE)
     try:
         desk.open()
         for batch_id in range(3):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from rocketpy_broker.errors import StagedIllegalError, StoreClosedError
 from rocketpy_broker.services.batches.log import StagedTask
 from rocketpy_broker.services.batches.outcome import BatchState, Outcome
 from rocketpy_broker.services.config_files.saver import save_now
-from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.config import STAGING_FRAME_BYTES, FlushDiskType
 from rocketpy_broker.store.values import QueueKey
-from tests.faults.batches.batch_use import WRITER, Desk, limited_room, one_by_one
+from tests.faults.batches.batch_use import ONE_BY_ONE, WRITER, Desk, limited_room
 from tests.faults.batches.harm import FullDisk, Harm, do_harm
 from tests.faults.images import read_bodies, workshop
 from tests.faults.kills.test_f10_killed_recovery import Killed
@@ -68,8 +68,9 @@ class Trial:
     def open(self) -> None:
         """Starts, with frames of one record or of many."""
         self.is_one_by_one = self.dice.random() < 0.5
-        with one_by_one() if self.is_one_by_one else nullcontext():
-            self.desk = Desk(self.folder, self.dice.choice(list(FlushDiskType)))
+        frame_bytes = ONE_BY_ONE if self.is_one_by_one else STAGING_FRAME_BYTES
+        flush = self.dice.choice(list(FlushDiskType))
+        self.desk = Desk(self.folder, flush, frame_bytes=frame_bytes)
         self.desk.open()
 
     def let_go(self) -> None:

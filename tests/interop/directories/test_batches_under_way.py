@@ -14,7 +14,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record
-from tests.faults.batches.batch_use import Desk, expected_of, limited_room, one_by_one
+from tests.faults.batches.batch_use import ONE_BY_ONE, Desk, expected_of, limited_room
 from tests.faults.images import read_bodies, send
 from tests.faults.kills.test_f10_killed_recovery import Killed
 from tests.interop.remoting.clients import until
@@ -74,8 +74,7 @@ class Shown:
 
 def desk_of(stores: Stores) -> Desk:
     """Returns our store, with an index as large as RocketMQ's, and frames of one record."""
-    with one_by_one():
-        return Desk(stores.folder, stores.flush, IndexFormat())
+    return Desk(stores.folder, stores.flush, IndexFormat(), frame_bytes=ONE_BY_ONE)
 
 
 def send_plain(desk: Desk, shown: Shown, word: bytes) -> None:

@@ -11,9 +11,9 @@ tags codes (8). The m index keys' hashes (4) and rows (4) follow, and then the n
 are big-endian. `first record` is the number of the file's records before the frame. An attempt's
 payload is JSON. A seal has none: its block number and first record are the file's counts.
 
-A client's block is cut into frames of about `FRAME_BYTES`, each of which is read, checked and
-appended at once. The last of them ends the block. A frame torn by a crash has no valid CRC; a file
-ends before its first such frame.
+A client's block is cut into frames of about `staging_frame_bytes`. Each of them is read, checked
+and appended at once. The last of them ends the block. A frame torn by a crash has no valid CRC; a
+file ends before its first such frame.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.record.crc import body_crc, crc_of_parts
 from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
 
-FRAME_BYTES = 2 << 20
 _HEAD = struct.Struct(">4sBBHqqiiiiI")
 _CRC = struct.Struct(">I")
 HEAD_BYTES = _HEAD.size + _CRC.size

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import grpc
-import pytest
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.services.batches import jobs
+from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.services.batches.jobs import CONNECTION_JOBS_MAX, DISCARDED_MAX, ENDED_MAX
 from rocketpy_broker.services.batches.service import SWEEP_MS
+from rocketpy_broker.store.staging.area import BatchJob
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.broker.clients.batch_writer import Job, Task, bodies, staging_files
@@ -147,17 +148,19 @@ async def test_s10_a_strange_file_is_left_alone_and_a_torn_one_removed(
         assert staging_files(running) == ["7" * 20, "notes.txt"]
 
 
-async def test_s10_what_is_remembered_of_jobs_is_bounded(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jobs, "DISCARDED_MAX", 3)
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for number in range(10):
-            await Job(running, writer_id=f"w{number}").stage((0, [b"a"]))
-            assert await Job(running, writer_id=f"w{number}").abort() == 1
-        table = running.broker.services.batches.staging._jobs
-        assert (len(table._jobs), len(table._by_writer), len(table._discarded)) == (0, 0, 3)
+async def test_s10_what_is_remembered_of_jobs_is_bounded(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    table = running.broker.services.batches.staging._jobs
+    for number in range(DISCARDED_MAX):
+        table.discard(BatchJob("w", number, 1), "it is old")
+    for number in range(10):
+        await Job(running, writer_id=f"w{number}").stage((0, [b"a"]))
+        assert await Job(running, writer_id=f"w{number}").abort() == 1
+    counts = len(table._jobs), len(table._by_writer), len(table._discarded)
+    assert counts == (0, 0, DISCARDED_MAX)
+    assert [name.writer_id for name in table._discarded][-11:] == [
+        *("w", *(f"w{number}" for number in range(10)))
+    ]
 
 
 async def test_s10_after_a_restart_files_of_committed_batches_are_gone(
@@ -197,18 +200,21 @@ async def test_s10_a_job_without_files_ends_with_its_stream(running: RunningBrok
     assert len(table._jobs) == 1
 
 
-async def test_s10_names_of_jobs_that_ended_are_bounded(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jobs, "ENDED_MAX", 3)
-    async with start_broker() as running:
-        table = running.broker.services.batches.staging._jobs
-        for number in range(10):
-            task = Task(Job(running, writer_id=f"w{number}"), 0, 1)
-            assert (await task.ask(sign_of_life(task.job))).status.code == ResponseCode.SUCCESS
-        await until(lambda: not table._jobs)
-        assert [name.writer_id for name in table._ended] == ["w7", "w8", "w9"]
-        assert sorted(table._by_writer) == ["w7", "w8", "w9"]
+async def test_s10_names_of_jobs_that_ended_are_bounded(running: RunningBroker) -> None:
+    table = running.broker.services.batches.staging._jobs
+    with table.hold() as hold:
+        for number in range(ENDED_MAX):
+            hold.use(BatchJob(f"old{number}", 0, 1))
+    for number in range(10):
+        task = Task(Job(running, writer_id=f"w{number}"), 0, 1)
+        assert (await task.ask(sign_of_life(task.job))).status.code == ResponseCode.SUCCESS
+    await until(lambda: not table._jobs)
+    names = [name.writer_id for name in table._ended]
+    assert names == [
+        *(f"old{number}" for number in range(10, ENDED_MAX)),
+        *(f"w{number}" for number in range(10)),
+    ]
+    assert table._by_writer.keys() == set(names)
 
 
 async def test_s02_a_newer_job_puts_away_one_that_ended_without_files(
@@ -227,20 +233,22 @@ async def test_s02_a_newer_job_puts_away_one_that_ended_without_files(
     assert (await newer.commit()).outcome == COMMITTED
 
 
-async def test_s10_a_connection_begins_a_limited_number_of_jobs(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jobs, "CONNECTION_JOBS_MAX", 3)
-    async with start_broker() as running:
-        await running.create_topic("T")
-        first = Job(running, writer_id="w0")
-        await first.stage((0, [b"a"]))
-        for number in (1, 2):
-            await Job(running, writer_id=f"w{number}").stage((0, [b"a"]))
-        answer = await Task(Job(running, writer_id="w3"), 0, 1).send(0, b"a")
-        assert answer.status.code == ResponseCode.SYSTEM_BUSY
-        assert "too many jobs of this connection stage batches, limit 3" in answer.status.remark
-        async with another_connection(running) as another:
-            await Job(another, writer_id="w4").stage((0, [b"a"]))
-        assert await first.abort() == 1
-        await Job(running, writer_id="w3").stage((0, [b"a"]))
+async def test_s10_a_connection_begins_a_limited_number_of_jobs(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    table = running.broker.services.batches.staging._jobs
+    first = Job(running, writer_id="w0")
+    await first.stage((0, [b"a"]))
+    [job] = table._jobs.values()
+    token = scheduler.connection.set(job.connection)
+    for number in range(CONNECTION_JOBS_MAX - 2):
+        table.use(BatchJob("w1", number, 1))
+    scheduler.connection.reset(token)
+    await Job(running, writer_id="w2").stage((0, [b"a"]))
+    answer = await Task(Job(running, writer_id="w3"), 0, 1).send(0, b"a")
+    assert answer.status.code == ResponseCode.SYSTEM_BUSY
+    remark = f"too many jobs of this connection stage batches, limit {CONNECTION_JOBS_MAX}"
+    assert remark in answer.status.remark
+    async with another_connection(running) as another:
+        await Job(another, writer_id="w4").stage((0, [b"a"]))
+    assert await first.abort() == 1
+    await Job(running, writer_id="w3").stage((0, [b"a"]))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
-from rocketpy_broker.services.offsets import service
+from rocketpy_broker.services.offsets.service import QUEUES_A_SLOT
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.offsets.queries.test_queries import ask
-from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker
 
 
 async def show(running: RunningBroker, topic: str, queues: int) -> None:
@@ -27,29 +25,34 @@ def ends(queues: list[broker_pb2.QueueOffsets]) -> dict[int, int]:
 
 
 async def test_s5_hidden_queues_are_answered_where_they_are_asked_for(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker,
 ) -> None:
-    monkeypatch.setattr(service, "QUEUES_A_SLOT", 2)
-    async with start_broker() as running:
-        await running.create_topic("T", 4)
-        await running.create_topic("U", 2)
-        for queue_id in range(4):
-            await running.append("T", queue_id, *[b"a"] * (queue_id + 1))
-        await show(running, "T", 1)
-        assert [
-            ends(list(each.hidden_queues)) for each in (await ask(running, topics=["T"])).topics
-        ] == [{}]
-        wanted = [*queues_of("T", 0, 1, 2, 3, 9), *queues_of("U", 0), *queues_of("V", 1)]
-        answer = await ask(running, topics=["T", "U", "V"], hidden_queues=wanted)
-        found = {each.topic: each for each in answer.topics}
-        assert ends(list(found["T"].queues)) == {0: 1}
-        assert ends(list(found["T"].hidden_queues)) == {1: 2, 2: 3, 3: 4, 9: 0}
-        assert not found["U"].hidden_queues
-        assert found["V"].status.code == ResponseCode.TOPIC_NOT_EXIST
-        await show(running, "T", 4)
-        again = await ask(running, topics=["T"], hidden_queues=wanted)
-        assert ends(list(again.topics[0].queues)) == {0: 1, 1: 2, 2: 3, 3: 4}
-        assert ends(list(again.topics[0].hidden_queues)) == {9: 0}
+    """Covers an answer that is made in several slots."""
+    count = 2 * QUEUES_A_SLOT
+    await running.create_topic("T", count)
+    await running.create_topic("U", 2)
+    written = {0: 1, 1: 2, 2: 3, QUEUES_A_SLOT: 1, QUEUES_A_SLOT + 1: 4, count - 1: 2}
+    for queue_id, size in written.items():
+        await running.append("T", queue_id, *[b"a"] * size)
+    everything = dict.fromkeys(range(count), 0) | written
+    await show(running, "T", 1)
+    assert [
+        ends(list(each.hidden_queues)) for each in (await ask(running, topics=["T"])).topics
+    ] == [{}]
+    in_t = queues_of("T", *range(count), count + 9)
+    wanted = [*in_t, *queues_of("U", 0), *queues_of("V", 1)]
+    answer = await ask(running, topics=["T", "U", "V"], hidden_queues=wanted)
+    found = {each.topic: each for each in answer.topics}
+    assert ends(list(found["T"].queues)) == {0: 1}
+    hidden = list(found["T"].hidden_queues)
+    assert [each.queue_id for each in hidden] == [*range(1, count), count + 9]
+    assert {0: 1, **ends(hidden)} == {**everything, count + 9: 0}
+    assert not found["U"].hidden_queues
+    assert found["V"].status.code == ResponseCode.TOPIC_NOT_EXIST
+    await show(running, "T", count)
+    again = await ask(running, topics=["T"], hidden_queues=wanted)
+    assert ends(list(again.topics[0].queues)) == everything
+    assert ends(list(again.topics[0].hidden_queues)) == {count + 9: 0}
 
 
 async def test_s5_more_hidden_queues_than_a_query_may_have_are_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,7 +27,14 @@ from tests.broker.batches.conftest import RoomFor
 from tests.broker.replication.pair import MASTER, Pair, pair, slave_config
 from tests.broker.replication.pair import until as until_later
 from tests.broker.replication.slave import Slave, slave_of
-from tests.support.broker.clients.batch_writer import Job, bodies, hindered, staging_files
+from tests.support.broker.clients.batch_writer import (
+    SMALL_SEGMENT_BYTES,
+    Job,
+    bodies,
+    hindered,
+    staging_files,
+    wide,
+)
 from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.transactions import COMMIT, end, prepare
@@ -34,6 +42,13 @@ from tests.support.broker.transactions import COMMIT, end, prepare
 SYNC = Replication(BrokerRole.SYNC_MASTER, port=0)
 TWO = Replication(BrokerRole.SYNC_MASTER, port=0, in_sync_replicas=2)
 ALONE = Replication(role=BrokerRole.SLAVE, broker_id=1, master="127.0.0.1:1")
+A, B, C = (wide(bytes([letter])) for letter in b"abc")
+
+
+@pytest.fixture
+def start_broker(start_broker: StartBroker) -> StartBroker:
+    """Returns a function that starts brokers which append each wide message by itself."""
+    return partial(start_broker, commit_log_segment_bytes=SMALL_SEGMENT_BYTES)
 
 
 async def staged(both: Pair) -> Job:
@@ -41,8 +56,8 @@ async def staged(both: Pair) -> Job:
     await both.master.create_topic("T", queues=1)
     await both.synced()
     job = Job(both.master)
-    await job.stage((0, [b"a", b"b"]))
-    await job.stage((0, [b"c"]))
+    await job.stage((0, [A, B]))
+    await job.stage((0, [C]))
     await copied(both)
     return job
 
@@ -73,16 +88,16 @@ async def test_h04_a_decided_batch_is_completed_by_the_promoted_slave(
         room_for(2)
         await hindered(job)
         await both.same()
-        assert await bodies(both.slave) == [b"a"]
+        assert await bodies(both.slave) == [A]
         await promote(both.slave)
     room_for(None)
     async with start_broker(folder="slave", replication=ALONE) as promoted:
         job.running = promoted
         answer = await job.query()
         assert (answer.outcome, answer.record_count) == (broker_pb2.COMMITTED, 3)
-        assert await bodies(promoted) == [b"a", b"b", b"c"]
+        assert await bodies(promoted) == [A, B, C]
         again = await job.commit()
-        assert (again.outcome, await bodies(promoted)) == (answer.outcome, [b"a", b"b", b"c"])
+        assert (again.outcome, await bodies(promoted)) == (answer.outcome, [A, B, C])
         await until_later(promoted.clock, lambda: not staging_files(promoted))
 
 
@@ -93,7 +108,7 @@ async def test_h04_what_an_async_master_has_decided_is_lost_by_name(
         await both.master.create_topic("T", queues=1)
         await both.synced()
         job = Job(both.master)
-        await job.stage((0, [b"a", b"b", b"c"]))
+        await job.stage((0, [A, B, C]))
         room_for(2)
         await hindered(job)
         await both.same()
@@ -104,7 +119,7 @@ async def test_h04_what_an_async_master_has_decided_is_lost_by_name(
         answer = await job.query()
         assert (answer.outcome, answer.record_count) == (broker_pb2.INCOMPLETE, 1)
         assert f"writer '{job.writer_id}' shows 1 of its 3 messages" in answer.hindrance
-        assert await bodies(promoted) == [b"a"]
+        assert await bodies(promoted) == [A]
 
 
 async def test_h04_staged_blocks_can_be_committed_at_the_promoted_slave(
@@ -116,7 +131,7 @@ async def test_h04_staged_blocks_can_be_committed_at_the_promoted_slave(
     async with start_broker(folder="slave", replication=ALONE) as promoted:
         job.running = promoted
         assert (await job.commit()).outcome == broker_pb2.COMMITTED
-        assert await bodies(promoted) == [b"a", b"b", b"c"]
+        assert await bodies(promoted) == [A, B, C]
 
 
 async def test_h04_copies_go_when_the_slave_has_the_messages(start_broker: StartBroker) -> None:
@@ -195,7 +210,7 @@ async def test_h04_a_decision_waits_for_copies_and_a_commit_for_the_log(
         head, found = await changes(client)
         assert (head.position, found, head.is_end) == (0, [], True)
         job = Job(running)
-        await job.stage((0, [b"a"]))
+        await job.stage((0, [A]))
         answer = await job.commit(wait_ms_max=0)
         assert (answer.outcome, answer.hindrance) == (broker_pb2.NOT_COMMITTED, UNCOPIED)
         head, [change] = await changes(client, 0, head.run_id)
@@ -235,7 +250,7 @@ async def test_h04_a_batch_waits_for_a_silent_slave_for_a_while_only(
         await running.create_topic("T", queues=1)
         await changes(remoting.client)
         job = Job(running)
-        await job.stage((0, [b"a"]))
+        await job.stage((0, [A]))
         assert (await job.commit(wait_ms_max=0)).outcome == broker_pb2.NOT_COMMITTED
         committing = asyncio.ensure_future(job.commit(wait_ms_max=2 * SILENT_MS_MAX))
         while not committing.done():
@@ -254,7 +269,7 @@ async def test_h04_a_batch_that_slaves_have_not_confirmed_stays_in_progress(
     ):
         await running.create_topic("T", queues=1)
         job = Job(running)
-        await job.stage((0, [b"a"]))
+        await job.stage((0, [A]))
         head, _ = await changes(remoting.client)
         asking = asyncio.ensure_future(changes(remoting.client, head.position, head.run_id))
         await until(lambda: has_copies(running.broker.services.batches.files))

@@ -12,6 +12,10 @@ from tests.support.broker.running_broker import RunningBroker
 
 WRITER = "a query"
 WAIT_MS_MAX = 60_000
+# The key of a message is its body up to here.
+KEY_BYTES_MAX = 10_000
+# A staged frame has at most half a segment of this size.
+SMALL_SEGMENT_BYTES = 8_192
 
 
 @dataclass
@@ -91,7 +95,7 @@ class Task:
         self, queue_id: int, *bodies: bytes, block_number: int | None = None
     ) -> broker_pb2.StageBlocksRequest:
         """Returns a request for the next block, or for the block `block_number`."""
-        keys = [body.decode() for body in bodies]
+        keys = [body[:KEY_BYTES_MAX].decode() for body in bodies]
         properties = {name: [value] * len(bodies) for name, value in self.job.properties.items()}
         block = wire_block(self.job.topic, bodies, tags="tag", keys=keys, properties=properties)
         return broker_pb2.StageBlocksRequest(
@@ -141,6 +145,11 @@ class Task:
             iter([request])
         ).read()
         return answer
+
+
+def wide(name: bytes) -> bytes:
+    """Returns a body that starts with `name`; no frame of a small segment has two such messages."""
+    return name.ljust(SMALL_SEGMENT_BYTES // 6, b".")
 
 
 async def hindered(job: Job) -> broker_pb2.BatchResponse:

@@ -64,14 +64,18 @@ class GroupLags:
         committed: ConsumerOffsetManager,
         counter: EventCounter,
         clock: Clock,
+        *,
+        reads_max: int = READS_MAX,
         lags_max: int = LAGS_MAX,
+        places_kept_max: int = PLACES_KEPT_MAX,
     ) -> None:
         self._store = store
         self._topics = topics
         self._committed = committed
         self._counter = counter
         self._clock = clock
-        self._lags_max = lags_max
+        self._reads_max, self._lags_max = reads_max, lags_max
+        self._places_kept_max = places_kept_max
         self._reads = 0
         # Store times that the last snapshot and the present one have used.
         self._known_ms: dict[Place, int] = {}
@@ -125,14 +129,14 @@ class GroupLags:
         return is_same and self._committed.has(group, topic)
 
     def _stored_at(self, place: Place) -> int | None:
-        """Returns a message's store time; None after READS_MAX reads, or if it is damaged."""
+        """Returns a message's store time; None after `reads_max` reads, or if it is damaged."""
         queue, _, offset = place
         stored_ms = self._stored_ms.get(place, self._known_ms.get(place))
         if stored_ms is None:
-            if self._reads >= READS_MAX:
+            if self._reads >= self._reads_max:
                 return None
             self._reads += 1
             stored_ms = self._store.queue_lookup.stored_ms(queue, offset)
-        if stored_ms is not None and len(self._stored_ms) < PLACES_KEPT_MAX:
+        if stored_ms is not None and len(self._stored_ms) < self._places_kept_max:
             self._stored_ms[place] = stored_ms
         return stored_ms
