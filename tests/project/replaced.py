@@ -33,7 +33,7 @@ compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.
 crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
 encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE incomplete_requests.PEERS_MAX
 index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MAX jobs.DISCARDED_MAX
-jobs.ENDED_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
+jobs.ENDED_MAX lag.PLACES_KEPT_MAX lag.READS_MAX
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION
 message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX
 message_store.FRAME_BYTES message_store.FRAME_BYTES offset_processor.BODY_BYTES_MAX
