@@ -111,10 +111,10 @@ def frames_of(commands: Iterable[RemotingCommand]) -> bytes:
     return b"".join(bytes(piece) for command in commands for piece in encode_frame(command))
 
 
-def connection_with(owner: Any, count: int) -> RemotingConnection:
+def connection_with(owner: Any, count: int, socket: Socket | None = None) -> RemotingConnection:
     """Returns a connection that has got requests in one piece."""
     connection = RemotingConnection(owner, bytearray(1 << 16), 1_000)
-    connection.connection_made(Socket())
+    connection.connection_made(socket or Socket())
     frames = frames_of(RemotingCommand(Code.GET_MAX_OFFSET, opaque) for opaque in range(count))
     connection.get_buffer(-1)[: len(frames)] = frames
     connection.buffer_updated(len(frames))
@@ -210,9 +210,7 @@ async def test_n14_connections_that_read_no_pulls_are_refused_more_and_others_re
 
 async def test_n14_large_answers_are_refused_while_too_much_is_unread_in_all() -> None:
     clock, sockets = ManualClock(), [Socket() for _ in range(4)]
-    connections = [RemotingConnection(Owner(), bytearray(1), 1_000) for _ in sockets]
-    for connection, socket in zip(connections, sockets, strict=True):
-        connection.connection_made(socket)
+    connections = [connection_with(Owner(), 0, socket) for socket in sockets]
     limiter, size = RemotingBufferLimiter(connections, clock), buffer_limiter.UNREAD_BYTES_MAX // 3
     reader, *hostile = connections
     for _ in range(9):
