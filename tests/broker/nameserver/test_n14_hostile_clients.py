@@ -215,17 +215,22 @@ async def test_n14_a_client_that_closes_in_the_middle_leaves_nothing(
 
 
 async def test_n14_a_list_of_all_topics_is_refused_while_too_much_is_unread(
-    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+    name_server: RunningNameServer,
 ) -> None:
-    monkeypatch.setattr(buffer_limiter, "UNREAD_BYTES_MAX", 100_000)
+    server = name_server.server.server
     async with name_server.client() as client:
         names = [f"topic-{number:0100d}" for number in range(2_000)]
         await register(client, table(*names))
+        [connection] = server._connections
+        server._buffer_limiter.try_reserve(connection, buffer_limiter.UNREAD_BYTES_MAX + 1)
         answer = await client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         assert answer.code == ResponseCode.SYSTEM_BUSY
         assert answer.remark is not None
         assert "ask again later" in answer.remark
         assert await route(client, names[0]) is not None
+        name_server.clock.advance(buffer_limiter.SUM_MS)
+        answer = await client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        assert answer.code == ResponseCode.SUCCESS
 
 
 async def test_n14_a_broker_that_goes_while_its_topics_are_stored_leaves_none(

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.readers import lookup as queue_lookup
-from rocketpy_broker.store.queues.readers.lookup import QueueLookup, StoredAt
+from rocketpy_broker.store.queues.readers.lookup import RANGE_UNITS_MAX, QueueLookup, StoredAt
 from rocketpy_broker.store.queues.readers.messages import (
     MessageLookup,
     MessagePosition,
@@ -29,7 +28,6 @@ from tests.support.store.messages import (
     flush_log,
     numbered,
     put,
-    put_all,
     remove_oldest_segment,
 )
 from tests.support.store.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
@@ -148,20 +146,19 @@ def test_k05_damaged_records_are_passed_over(
     assert [offset_since(store, times[number]) for number in (8, 9, 10, 11)] == [8, 11, 11, 11]
 
 
-def test_k05_sizes_come_in_unit_ranges_of_one_file(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue_lookup, "RANGE_UNITS_MAX", 7)
-    store = open_store()
-    put_all(store, numbered(25))
+def test_k05_sizes_come_in_unit_ranges_of_one_file(open_store: OpenStore) -> None:
+    most, end = RANGE_UNITS_MAX, RANGE_UNITS_MAX * 5 // 2 + 10
+    store = open_store(segment_bytes=16 << 20, queue_file_bytes=most * 3 // 2 * UNIT_BYTES)
+    bodies = numbered(end + 1)
+    put(store, bodies)
     offset, ends, sizes = 0, [], []
-    while units := store.queue_lookup.unit_range(QUEUE, offset, 24):
+    while units := store.queue_lookup.unit_range(QUEUE, offset, end):
         assert units.begin == offset
         ends.append(offset := units.end)
         sizes += units.sizes.tolist()
-    assert ends == [7, 10, 17, 20, 24]
+    assert ends == [most, most * 3 // 2, most * 5 // 2, end]
     fixed = len(wire_block(QUEUE.topic, [b""]).records)
-    assert sizes == [fixed + len(body) for body in numbered(24)]
+    assert sizes == [fixed + len(body) for body in bodies[:end]]
 
 
 def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
-from rocketpy_broker.store.queues.readers import candidates
-from rocketpy_broker.store.queues.readers.candidates import matching_units
+from rocketpy_broker.store.queues.readers.candidates import SCAN_UNITS_MAX, matching_units
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, ReadLimits
 from rocketpy_proto.record.java_hash import java_hash
 from tests.support.blocks import bodies_of, wire_block
-from tests.support.store.messages import NO_END, QUEUE
+from tests.support.store.messages import NO_END, QUEUE, put
 from tests.support.store.planted_faults import FIRST, flip, unit_of
 from tests.support.store.stores import (
     OpenStore,
@@ -83,18 +82,16 @@ def test_c03_a_full_response_goes_on_at_the_next_match(open_store: OpenStore) ->
     assert (bodies(second), second.next_offset) == ([b"3 TagB"], 5)
 
 
-def test_c03_one_read_looks_at_a_bounded_number_of_units(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(candidates, "SCAN_UNITS_MAX", 4)
-    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    put_tagged(store, ["TagA"] * 9 + ["TagB"])
+def test_c03_one_read_looks_at_a_bounded_number_of_units(open_store: OpenStore) -> None:
+    store = open_store(segment_bytes=16 << 20, queue_file_bytes=20 * 3 * SCAN_UNITS_MAX)
+    put(store, [b""] * (2 * SCAN_UNITS_MAX + 1))
+    put_tagged(store, ["TagB"])
     places = []
     offset = 0
     while not bodies(result := read(store, offset, "TagB")):
         assert result.status is GetMessageStatus.NO_MATCHED_MESSAGE
         places.append(offset := result.next_offset)
-    assert places == [4, 8]
+    assert places == [SCAN_UNITS_MAX, 2 * SCAN_UNITS_MAX]
 
 
 @settings(max_examples=20)

@@ -89,6 +89,8 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
+# Sizes of files for 100,000 small messages in one file of a queue.
+LONG_QUEUE = {"commit_log_segment_bytes": 32 << 20, "consume_queue_file_bytes": 20 * 100_000}
 # Options of a window that never grows: unread messages stay at the broker.
 NARROW = [("grpc.http2.lookahead_bytes", 65_535), ("grpc.http2.bdp_probe", 0)]
 

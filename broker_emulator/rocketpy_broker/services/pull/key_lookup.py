@@ -82,18 +82,20 @@ class KeyLookupService:
         Returns None where the index does not know them, for too many places, or after the work
         time.
         """
-        places: list[MessagePosition] = []
+        offsets: list[int] = []
         for key in keys:
-            offsets = self._store.messages.offsets_by_key(topic, key, PLACES_OF_KEY_MAX)
+            of_key = self._store.messages.offsets_by_key(topic, key, PLACES_OF_KEY_MAX)
             await take_slot()
-            if offsets is None or len(places) + len(offsets) > PLACES_MAX or time.is_over:
+            if of_key is None or len(offsets) + len(of_key) > PLACES_MAX or time.is_over:
                 return None
-            for first in range(0, len(offsets), PLACES_A_SLOT):
-                found = self._store.messages.places(topic, offsets[first : first + PLACES_A_SLOT])
-                await take_slot()
-                if found is None or time.is_over:
-                    return None
-                places += found
+            offsets += of_key
+        places: list[MessagePosition] = []
+        for first in range(0, len(offsets), PLACES_A_SLOT):
+            found = self._store.messages.places(topic, offsets[first : first + PLACES_A_SLOT])
+            await take_slot()
+            if found is None or time.is_over:
+                return None
+            places += found
         rows = np.array([(each.queue_id, each.queue_offset) for each in places], np.int64)
         return np.ascontiguousarray(np.unique(rows.reshape(-1, 2), axis=0).T)
 

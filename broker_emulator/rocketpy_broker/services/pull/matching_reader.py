@@ -16,7 +16,7 @@ import numpy as np
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.filters.service import Sql92Filter
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.readers import candidates
+from rocketpy_broker.store.queues.readers.candidates import SCAN_UNITS_MAX
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
 
 # The most bytes of records in one read. A response with less room left is full.
@@ -45,7 +45,7 @@ class MatchingReader:
         """
         if sql92 is None:
             return self._store.get_message(queue, offset, offset_end, limits)
-        step_end = min(offset_end, offset + candidates.SCAN_UNITS_MAX)
+        step_end = min(offset_end, offset + SCAN_UNITS_MAX)
         reading = _reading(limits, sql92)
         await take_slot()
         result = self._store.get_message(queue, offset, step_end, reading)

@@ -8,10 +8,10 @@ import contextlib
 import pytest
 
 from rocketpy_broker.runtime import scheduler
-from rocketpy_broker.services.deliveries import left_work
+from rocketpy_broker.services.deliveries.left_work import MESSAGES_MAX, MESSAGES_OF_CONNECTION
 from rocketpy_broker.services.deliveries.service import RELEASED_MS
 from rocketpy_broker.services.filters.service import FilterText
-from rocketpy_broker.services.pull import response_buffer
+from rocketpy_broker.services.pull.response_buffer import UNREAD_BYTES_LIMIT
 from rocketpy_broker.services.receipts.popped import PopRequest
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model import TAG
@@ -98,18 +98,26 @@ async def test_a_receive_cancelled_at_any_step_releases_its_messages(
 
 
 async def test_lost_messages_beyond_a_limit_do_not_come_again_soon(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(left_work, "MESSAGES_MAX", 3)
-    monkeypatch.setattr(left_work, "MESSAGES_OF_CONNECTION", 2)
     async with with_messages(start_broker, b"a", b"b", b"c", b"d", b"e") as running:
-        deliveries = running.broker.services.deliveries
+        deliveries, over = running.broker.services.deliveries, asyncio.Event()
+
+        async def other_work() -> None:
+            await over.wait()
+
+        # It leaves room for two messages of the first connection, and for three in all.
+        of_broker = MESSAGES_MAX - MESSAGES_OF_CONNECTION - 1
+        for connection, count in (("one", MESSAGES_OF_CONNECTION - 2), ("", of_broker)):
+            scheduler.connection.set(connection)
+            deliveries.left_work.begin(count, other_work())
         request = PopRequest(GROUP, TOPIC, invisible_ms=60_000)
         popped = await deliveries.receive(request, "c", is_renewed=False)
         for connection, row in (("one", 0), ("one", 1), ("one", 2), ("two", 3), ("two", 4)):
             scheduler.connection.set(connection)
             deliveries.release(GROUP, TOPIC, [popped[row].handle])
-        assert len(deliveries.left_work) == 3
+        assert len(deliveries.left_work) == MESSAGES_MAX
+        over.set()
         await until(lambda: len(deliveries.left_work) == 0)
         consumer = Consumer(running)
         await pass_time(running, RELEASED_MS + REVIVE_MS)
@@ -120,29 +128,27 @@ async def test_lost_messages_beyond_a_limit_do_not_come_again_soon(
 
 
 async def test_a_full_response_buffer_refuses_and_releases_messages(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
     async with with_messages(start_broker, b"a") as running:
         consumer = Consumer(running)
         await consumer.acked(*(await consumer.receive()).handles)
         held = asyncio.ensure_future(consumer.receive(invisible_duration=duration(3_600_000)))
         await running.held(1)
-        monkeypatch.setattr(response_buffer, "UNREAD_BYTES_LIMIT", 0)
-        await running.append(TOPIC, 0, b"b")
-        received = await held
+        with running.broker.services.pull.pulls.unread.reserve(UNREAD_BYTES_LIMIT):
+            await running.append(TOPIC, 0, b"b")
+            received = await held
         assert (received.status.code, received.messages) == (v2.TOO_MANY_REQUESTS, [])
-        monkeypatch.undo()
         assert (await consumer.receive_soon()).bodies == [b"b"]
 
 
 async def test_receives_of_a_full_response_buffer_cost_no_attempt(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
     async with with_messages(start_broker, b"a") as running:
         consumer = Consumer(running)
-        monkeypatch.setattr(response_buffer, "UNREAD_BYTES_LIMIT", 0)
-        for _ in range(3):
-            assert (await consumer.receive()).status.code == v2.TOO_MANY_REQUESTS
-        monkeypatch.undo()
+        with running.broker.services.pull.pulls.unread.reserve(UNREAD_BYTES_LIMIT):
+            for _ in range(3):
+                assert (await consumer.receive()).status.code == v2.TOO_MANY_REQUESTS
         received = await consumer.receive()
         assert (received.bodies, received.attempts) == ([b"a"], [1])

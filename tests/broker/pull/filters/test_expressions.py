@@ -8,25 +8,27 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.services.pull import matching_reader
+from rocketpy_broker.runtime.scheduler import PASSES, running_scheduler
+from rocketpy_broker.services.pull.matching_reader import READ_BYTES
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.queues.readers import candidates
+from rocketpy_broker.store.queues.readers.candidates import SCAN_UNITS_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.java_hash import java_hash
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import bodies_of, wire_block
-from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import LONG_QUEUE, RunningBroker, StartBroker, until
 
 PARSE_FAILED = 23
 AGAIN = ResponseCode.PULL_RETRY_IMMEDIATELY
 LARGE = {"expression_type": "SQL92", "expression": "size > 5"}
 
 
-async def append(running: RunningBroker, *sizes: int, topic: str = "T") -> None:
-    """Appends messages with the property `size`, and its text as body."""
+async def append(running: RunningBroker, *sizes: int, body_bytes: int = 0) -> None:
+    """Appends messages with the property `size`, and its text as body, filled up with blanks."""
     texts = [str(size) for size in sizes]
-    block = wire_block(topic, [text.encode() for text in texts], properties={"size": texts})
-    response = await running.append_block(topic, 0, block)
+    bodies = [text.encode().ljust(body_bytes) for text in texts]
+    block = wire_block("T", bodies, properties={"size": texts})
+    response = await running.append_block("T", 0, block)
     assert response.status.code == ResponseCode.SUCCESS
 
 
@@ -87,29 +89,31 @@ async def test_c04_responses_are_bounded_and_their_ends_are_exact(
 
 
 async def test_c04_a_long_range_is_looked_at_in_steps_that_tell_where_they_are(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(candidates, "SCAN_UNITS_MAX", 4)
-    async with start_broker() as running:
+    step = SCAN_UNITS_MAX
+    async with start_broker(**LONG_QUEUE) as running:
         await running.create_topic("T")
-        await append(running, *[1] * 9, 9, *[1] * 5)
-        responses = await running.pull(topic="T", offset_end=14, **LARGE)
+        for _ in range(2):
+            await append(running, *[1] * step)
+        await append(running, 1, 9, *[1] * (step + 3))
+        responses = await running.pull(topic="T", offset_end=3 * step + 2, **LARGE)
         assert [told(response) for response in responses] == [
-            (AGAIN, 4),
-            (AGAIN, 8),
-            (ResponseCode.SUCCESS, 12),
-            (ResponseCode.SUCCESS, 14),
+            (AGAIN, step),
+            (AGAIN, 2 * step),
+            (ResponseCode.SUCCESS, 3 * step),
+            (ResponseCode.SUCCESS, 3 * step + 2),
         ]
         assert found(responses) == [9]
 
 
 async def test_c04_a_step_consists_of_reads_that_give_way_and_make_one_response(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(matching_reader, "READ_BYTES", 500)
-    async with start_broker() as running:
+    async with start_broker(**LONG_QUEUE) as running:
         await running.create_topic("T")
-        await append(running, *[9, 1, 1, 1, 1, 1, 1, 1] * 20)
+        for _ in range(5):
+            await append(running, 9, *[1] * 31, body_bytes=READ_BYTES // 3)
         turns = 0
 
         async def count_turns() -> None:
@@ -119,10 +123,10 @@ async def test_c04_a_step_consists_of_reads_that_give_way_and_make_one_response(
                 turns += 1
 
         counting = asyncio.ensure_future(count_turns())
-        [response] = await running.pull(topic="T", **LARGE)
+        [response] = await running.pull(topic="T", response_bytes_max=1 << 20, **LARGE)
         counting.cancel()
-        assert (found([response]), told(response)) == ([9] * 20, (ResponseCode.SUCCESS, 160))
-        assert turns > 160 * 100 // 500
+        assert (found([response]), told(response)) == ([9] * 5, (ResponseCode.SUCCESS, 160))
+        assert turns > PASSES * 160 // 3
 
 
 async def test_c05_no_match_up_to_the_end_of_the_queue_is_to_be_asked_for_again(
@@ -181,13 +185,15 @@ async def test_c08_a_held_pull_is_answered_when_its_range_is_exhausted(
 
 
 async def test_c04_a_match_that_comes_while_a_long_queue_is_looked_at_is_not_missed(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(matching_reader, "READ_BYTES", 200)
-    async with start_broker() as running:
+    async with start_broker(**LONG_QUEUE) as running:
         await running.create_topic("T")
-        await append(running, *[1] * 300)
+        # Each message takes a read of its own.
+        for _ in range(4):
+            await append(running, *[1] * 12, body_bytes=READ_BYTES)
         pull = asyncio.ensure_future(running.pull(topic="T", wait_ms_max=30_000, **LARGE))
+        await until(lambda: len(running_scheduler()) > 0)
         await append(running, 9)
         assert found(await pull) == [9]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from rocketpy_broker.services.pull import key_lookup
+from rocketpy_broker.services.pull.key_lookup import GAP_MAX, PLACES_MAX, PLACES_OF_KEY_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.clients.batch_writer import Job
-from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker
 from tests.support.store.disk_calls import INDEX, before_call, failing
 
 # Queue, begin, end.
@@ -64,32 +64,45 @@ async def test_k05_parts_hold_every_message_with_a_key_and_little_else(
     assert await found(running, ["7"]) == []
 
 
+def parts_around(offsets: Sequence[int], queue_id: int) -> list[Part]:
+    """Returns the expected parts; messages further apart than GAP_MAX are in parts of their own."""
+    parts: list[Part] = []
+    for offset in offsets:
+        if parts and offset - parts[-1][2] < GAP_MAX:
+            parts[-1] = (queue_id, parts[-1][1], offset + 1)
+        else:
+            parts.append((queue_id, offset, offset + 1))
+    return parts
+
+
 async def test_k05_parts_hold_every_message_with_a_key_whatever_the_keys(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker,
 ) -> None:
-    monkeypatch.setattr(key_lookup, "GAP_MAX", 3)
-    chance = random.Random(11)
-    async with start_broker() as running:
-        await running.create_topic("T")
-        queues = [
-            [" ".join(chance.choices("abcdefghij", k=chance.randrange(3))) for _ in range(200)]
-            for _ in range(3)
+    chance, size = random.Random(11), 20 * GAP_MAX
+    await running.create_topic("T")
+    queues = [
+        [
+            " ".join(chance.choices("abcdefghij", k=chance.randrange(1, 3)))
+            if chance.randrange(GAP_MAX) < 8
+            else ""
+            for _ in range(size)
         ]
+        for _ in range(3)
+    ]
+    for queue_id, keys in enumerate(queues):
+        await append(running, queue_id, keys)
+    for _ in range(40):
+        wanted = chance.sample("abcdefghij", chance.randrange(1, 4))
+        low, high = sorted(chance.sample(range(size + GAP_MAX), 2))
+        expected: list[Part] = []
         for queue_id, keys in enumerate(queues):
-            await append(running, queue_id, keys)
-        for _ in range(60):
-            wanted = chance.sample("abcdefghij", chance.randrange(1, 4))
-            low, high = sorted(chance.sample(range(220), 2))
-            parts = await found(running, wanted, *[(i, low, high) for i in range(3)])
-            shown = [(i, offset) for i, begin, end in parts for offset in range(begin, end)]
-            with_key = [
-                (queue_id, offset)
-                for queue_id, keys in enumerate(queues)
-                for offset in range(low, min(high, 200))
+            offsets = [
+                offset
+                for offset in range(low, min(high, size))
                 if set(keys[offset].split(" ")).intersection(wanted)
             ]
-            assert set(with_key) <= set(shown)
-            assert len(shown) == len(set(shown)) <= 4 * len(with_key)
+            expected += parts_around(offsets, queue_id)
+        assert await found(running, wanted, *[(i, low, high) for i in range(3)]) == expected
 
 
 async def test_s08_a_staged_message_is_in_no_part_until_it_shows(running: RunningBroker) -> None:
@@ -102,17 +115,16 @@ async def test_s08_a_staged_message_is_in_no_part_until_it_shows(running: Runnin
     assert await found(running, ["k"], (0, 0, 10)) == [(0, 1, 2)]
 
 
-@pytest.mark.parametrize("limit", ["PLACES_OF_KEY_MAX", "PLACES_MAX"])
-async def test_k05_ranges_come_back_whole_where_too_much_is_found(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
-    monkeypatch.setattr(key_lookup, limit, 5)
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await append(running, 0, ["k", *[""] * 300] * 5)
-        assert len(await found(running, ["k"], (0, 0, 2_000))) == 5
-        await append(running, 1, ["k"])
-        assert await found(running, ["k"], (0, 0, 2_000)) == [(0, 0, 2_000)]
+async def test_k05_ranges_come_back_whole_where_too_much_is_found(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    keys = [f"k{number}" for number in range(PLACES_MAX // PLACES_OF_KEY_MAX)]
+    whole, part = (0, 0, 2_000), (0, 1, 1 + PLACES_OF_KEY_MAX)
+    await append(running, 0, ["one more", *[" ".join(keys)] * PLACES_OF_KEY_MAX, ""])
+    assert await found(running, keys, whole) == [part]
+    assert await found(running, [*keys, "more"], whole) == [whole]
+    await append(running, 1, keys[:1])
+    assert await found(running, keys[:1], whole) == [whole]
+    assert await found(running, keys[1:2], whole) == [part]
 
 
 async def test_k05_ranges_come_back_whole_while_the_index_lags(

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.queues.readers import candidates
+from rocketpy_broker.store.queues.readers.candidates import SCAN_UNITS_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.java_hash import java_hash
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import bodies_of, wire_block
-from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import LONG_QUEUE, RunningBroker, StartBroker
 
 A, B = java_hash("TagA"), java_hash("TagB")
 
@@ -69,21 +69,23 @@ async def test_c03_a_range_that_ends_without_a_match_is_exhausted_with_its_last_
 
 
 async def test_c03_a_long_range_is_looked_at_in_steps_that_tell_where_they_are(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(candidates, "SCAN_UNITS_MAX", 4)
-    async with start_broker() as running:
+    step = SCAN_UNITS_MAX
+    async with start_broker(**LONG_QUEUE) as running:
         await running.create_topic("T")
-        await append(running, "TagA", *[b"x"] * 9)
+        for _ in range(2):
+            await append(running, "TagA", *[b""] * step)
+        await append(running, "TagA", b"")
         await append(running, "TagB", b"wanted")
-        await append(running, "TagA", *[b"x"] * 5)
-        responses = await running.pull(topic="T", offset_end=14, tags_codes=[B])
+        await append(running, "TagA", *[b""] * (step + 3))
+        responses = await running.pull(topic="T", offset_end=3 * step + 2, tags_codes=[B])
         again = ResponseCode.PULL_RETRY_IMMEDIATELY
         assert [told(response) for response in responses] == [
-            (again, 4),
-            (again, 8),
-            (ResponseCode.SUCCESS, 12),
-            (ResponseCode.SUCCESS, 14),
+            (again, step),
+            (again, 2 * step),
+            (ResponseCode.SUCCESS, 3 * step),
+            (ResponseCode.SUCCESS, 3 * step + 2),
         ]
         assert found(responses) == [b"wanted"]
 

@@ -11,7 +11,7 @@ from pyspark_rocketpy.transport.grpc_v1.client import forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.values import RetryPolicy
-from rocketpy_broker.store.queues.readers import lookup as queue_lookup
+from rocketpy_broker.store.queues.units import UNIT
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
@@ -98,11 +98,8 @@ async def test_k04_a_small_queue_does_not_wait_for_ever_behind_a_large_one(
 
 
 @pytest.mark.parametrize("bytes_max", [10_000, 50_000, 59_999])
-async def test_k04_long_ranges_are_read_in_parts(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, bytes_max: int
-) -> None:
-    monkeypatch.setattr(queue_lookup, "RANGE_UNITS_MAX", 16)
-    async with start_broker() as running:
+async def test_k04_long_ranges_are_read_in_parts(start_broker: StartBroker, bytes_max: int) -> None:
+    async with start_broker(consume_queue_file_bytes=16 * UNIT.itemsize) as running:
         await running.create_topic("T")
         await running.append("T", 0, *sized(100, 300))
         await running.append("T", 1, *sized(100, 300))
@@ -119,10 +116,9 @@ async def test_k04_offsets_outside_the_queue_have_no_bytes(running: RunningBroke
 
 
 async def test_k04_ranges_are_measured_until_they_have_more_than_was_asked(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(queue_lookup, "RANGE_UNITS_MAX", 10)
-    async with start_broker() as running:
+    async with start_broker(consume_queue_file_bytes=10 * UNIT.itemsize) as running:
         await running.create_topic("T")
         for queue_id in range(3):
             await running.append("T", queue_id, *sized(100 + queue_id, 50))
@@ -132,7 +128,7 @@ async def test_k04_ranges_are_measured_until_they_have_more_than_was_asked(
         assert [
             (part.end, part.bytes, part.offset_count, part.offset_count_left)
             for part in response.ranges
-        ] == [(60, 5_000, 50, 0), (15, 1_010, 10, 35), (10, 1_020, 10, 30)]
+        ] == [(60, 5_000, 50, 0), (10, 505, 5, 40), (10, 1_020, 10, 30)]
         assert [part.first_bytes for part in response.ranges] == [100, 101, 102]
         places = [part.first_physical_offset for part in response.ranges]
         assert places == [0, 5_000 + 5 * 101, 5_000 + 50 * 101]

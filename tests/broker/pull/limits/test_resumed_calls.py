@@ -28,7 +28,7 @@ from rocketpy_broker.broker import Broker
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.queues.readers import lookup as queue_lookup
+from rocketpy_broker.store.queues.units import UNIT
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import WORK_MS_MAX
 from rocketpy_proto.model.configs import TopicConfig
@@ -56,13 +56,13 @@ class LookedAtClock(ManualClock):
 class CalledBroker:
     """A broker with four queues for each topic; counts the calls that its client makes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, file_units: int) -> None:
         self.clock = LookedAtClock()
         config = BrokerConfig(
             folder,
             flush_disk_type=FlushDiskType.ASYNC_FLUSH,
             commit_log_segment_bytes=1 << 17,
-            consume_queue_file_bytes=2_000,
+            consume_queue_file_bytes=file_units * UNIT.itemsize,
         )
         self._broker = Broker(config, self.clock)
         self.store = self._broker.store
@@ -103,14 +103,13 @@ class CalledBroker:
 
 
 @contextmanager
-def called_broker(folder: Path, range_units_max: int = 1 << 15) -> Iterator[CalledBroker]:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(queue_lookup, "RANGE_UNITS_MAX", range_units_max)
-        broker = CalledBroker(folder)
-        try:
-            yield broker
-        finally:
-            broker.store.close()
+def called_broker(folder: Path, file_units: int = 100) -> Iterator[CalledBroker]:
+    """Yields a broker with `file_units` units in a file of a queue, so in a unit range at most."""
+    broker = CalledBroker(folder, file_units)
+    try:
+        yield broker
+    finally:
+        broker.store.close()
 
 
 def ranges_of(queues: Sequence[Sequence[object]]) -> list[QueueRange]:
@@ -124,19 +123,19 @@ def ranges_of(queues: Sequence[Sequence[object]]) -> list[QueueRange]:
     queues=st.lists(st.lists(st.integers(0, BODY_BYTES_MAX), max_size=15), min_size=1, max_size=4),
     share=st.integers(1, 120),
     step_ms=st.integers(0, SLOW_MS),
-    range_units_max=st.sampled_from([1, 2, 5, 1 << 15]),
+    file_units=st.sampled_from([1, 2, 5, 100]),
 )
 def test_k04_the_limit_holds_for_any_sizes_and_no_byte_of_it_is_lost_needlessly(
     tmp_path_factory: pytest.TempPathFactory,
     queues: list[list[int]],
     share: int,
     step_ms: int,
-    range_units_max: int,
+    file_units: int,
 ) -> None:
     totals = [list(accumulate((FIXED + size for size in sizes), initial=0)) for sizes in queues]
     all_bytes = sum(total[-1] for total in totals)
     bytes_max = max(all_bytes * share // 100, 1)
-    with called_broker(tmp_path_factory.mktemp("store"), range_units_max) as broker:
+    with called_broker(tmp_path_factory.mktemp("store"), file_units) as broker:
         for queue_id, sizes in enumerate(queues):
             for size in sizes:
                 broker.append("T0", queue_id, [bytes(size)])
@@ -145,14 +144,14 @@ def test_k04_the_limit_holds_for_any_sizes_and_no_byte_of_it_is_lost_needlessly(
     given_bytes = sum(total[end] for end, total in zip(ends, totals, strict=True))
     assert given_bytes <= bytes_max or sum(ends) == 1
     assert sum(ends) > 0 or all_bytes == 0
-    if range_units_max > max(map(len, queues)):
+    if file_units > max(map(len, queues)):
         # Nothing was estimated: what is missing is less than one message of each queue.
         least = min(bytes_max, all_bytes) - len(queues) * (FIXED + BODY_BYTES_MAX)
         assert given_bytes >= least
 
 
 def test_k04_a_range_that_takes_many_calls_is_cut_as_in_one(tmp_path: Path) -> None:
-    with called_broker(tmp_path, range_units_max=3) as broker:
+    with called_broker(tmp_path, file_units=3) as broker:
         for queue_id, count in ((0, 20), (1, 5), (2, 11)):
             broker.append("T0", queue_id, [b"x" * 100] * count)
         ranges = ranges_of([b"x" * 20, b"x" * 5, b"x" * 11])

@@ -8,10 +8,14 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
-import pytest
 
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.server.remoting import buffer_limiter
-from rocketpy_broker.server.remoting.buffer_limiter import LARGE_ANSWER_BYTES, SUM_MS
+from rocketpy_broker.server.remoting.buffer_limiter import (
+    LARGE_ANSWER_BYTES,
+    SUM_MS,
+    RemotingBufferLimiter,
+)
 from rocketpy_broker.server.remoting.connection import (
     REQUESTS_PER_TURN,
     SENT_BYTES_MIN,
@@ -23,7 +27,7 @@ from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import EXCHANGES, ONE_WAY_FLAG, RemotingCommand, encode_frame
 from rocketpy_proto.remoting.headers.offsets import GetMaxOffsetRequest
-from rocketpy_proto.remoting.headers.pulls import SUBSCRIPTION, SUSPEND
+from rocketpy_proto.remoting.headers.pulls import SUBSCRIPTION, SUSPEND, PullMessageRequest
 from tests.broker.remoting.test_sends_and_pulls import pull_header, send
 from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import until
@@ -38,7 +42,9 @@ def held_pull(opaque: int, **more: str) -> RemotingCommand:
 
 
 class Socket(asyncio.Transport):
-    """A peer that sends and never reads."""
+    """A peer that sends, and has not read `unread_bytes`."""
+
+    unread_bytes = 0
 
     def get_extra_info(self, _name: str, _default: Any = None) -> Any:
         return "127.0.0.1", 1
@@ -47,7 +53,7 @@ class Socket(asyncio.Transport):
         pass
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unread_bytes
 
     def pause_reading(self) -> None:
         pass
@@ -105,10 +111,10 @@ def frames_of(commands: Iterable[RemotingCommand]) -> bytes:
     return b"".join(bytes(piece) for command in commands for piece in encode_frame(command))
 
 
-def connection_with(owner: Any, count: int) -> RemotingConnection:
+def connection_with(owner: Any, count: int, socket: Socket | None = None) -> RemotingConnection:
     """Returns a connection that has got requests in one piece."""
     connection = RemotingConnection(owner, bytearray(1 << 16), 1_000)
-    connection.connection_made(Socket())
+    connection.connection_made(socket or Socket())
     frames = frames_of(RemotingCommand(Code.GET_MAX_OFFSET, opaque) for opaque in range(count))
     connection.get_buffer(-1)[: len(frames)] = frames
     connection.buffer_updated(len(frames))
@@ -159,41 +165,74 @@ async def test_n14_a_connection_that_reads_no_pulls_keeps_few_bytes(
     await remoting.running.create_topic("T")
     await send(remoting.client, bytes(ANSWER_BYTES))
     async with remoting.another() as hostile:
-        hostile.writer.write(frames_of(pulls(REQUESTS_PER_TURN)) * 10)
+        hostile.writer.write(frames_of(pulls(REQUESTS_PER_TURN, pull_header())) * 10)
         server = remoting.server
         await until(lambda: any(not each.is_drained for each in server._connections))
         assert unread_bytes(server) < UNREAD_BYTES_MAX + SENT_BYTES_MIN + 2 * ANSWER_BYTES
 
 
 async def test_n14_connections_that_read_no_pulls_are_refused_more_and_others_read(
-    remoting: RemotingBroker, monkeypatch: pytest.MonkeyPatch
+    remoting: RemotingBroker,
 ) -> None:
-    monkeypatch.setattr(buffer_limiter, "UNREAD_BYTES_MAX", UNREAD_BYTES_MAX)
     await remoting.running.create_topic("T")
-    await send(remoting.client, bytes(ANSWER_BYTES))
-    server = remoting.server
+    for _ in range(2):
+        await send(remoting.client, bytes(ANSWER_BYTES))
+    server, header = remoting.server, pull_header(max_msg_nums=1)
     async with AsyncExitStack() as stack:
         hostile = [await stack.enter_async_context(remoting.another()) for _ in range(3)]
+        # It counts until the next sum, and the clock stands still.
+        [one, *_] = server._connections
+        server._buffer_limiter.try_reserve(one, buffer_limiter.UNREAD_BYTES_MAX + 1)
 
-        def is_full() -> bool:
-            """Lets the server sum up, and asks for more than the operating system keeps."""
-            remoting.running.clock.advance(SUM_MS)
+        def are_stalled() -> bool:
+            """Asks for more than the operating system keeps."""
             for each in hostile:
-                each.writer.write(frames_of(pulls(REQUESTS_PER_TURN)))
-            return unread_bytes(server) > UNREAD_BYTES_MAX // 2
+                each.writer.write(frames_of(pulls(8, header)))
+            return sum(each.unread_bytes > ANSWER_BYTES // 2 for each in server._connections) == 3
 
-        await until(is_full)
+        await until(are_stalled)
+        for each in hostile:
+            each.writer.write(frames_of(pulls(REQUESTS_PER_TURN, header)))
         for _ in range(100):
-            remoting.running.clock.advance(SUM_MS)
-            answer = await remoting.client.ask(Code.PULL_MESSAGE, pull_header(max_msg_nums=1))
+            answer = await remoting.client.ask(Code.PULL_MESSAGE, header)
             assert answer.code == ResponseCode.SUCCESS
-            assert unread_bytes(server) < 2 * UNREAD_BYTES_MAX + 3 * LARGE_ANSWER_BYTES
+            assert unread_bytes(server) < 4 * 2 * LARGE_ANSWER_BYTES
+        remoting.running.clock.advance(SUM_MS)
+        # What is unread counts beside it.
+        assert not server._buffer_limiter.try_reserve(one, buffer_limiter.UNREAD_BYTES_MAX)
+        busy = await remoting.client.ask(Code.PULL_MESSAGE, pull_header())
+        assert busy.code == ResponseCode.SYSTEM_BUSY
+        remoting.running.clock.advance(SUM_MS)
+        both = await remoting.client.ask(Code.PULL_MESSAGE, pull_header())
+        assert both.code == ResponseCode.SUCCESS
+        assert len(both.body) > LARGE_ANSWER_BYTES
+
+
+async def test_n14_large_answers_are_refused_while_too_much_is_unread_in_all() -> None:
+    clock, sockets = ManualClock(), [Socket() for _ in range(4)]
+    connections = [connection_with(Owner(), 0, socket) for socket in sockets]
+    limiter, size = RemotingBufferLimiter(connections, clock), buffer_limiter.UNREAD_BYTES_MAX // 3
+    reader, *hostile = connections
+    for _ in range(9):
+        assert limiter.try_reserve(reader, size)
+        clock.advance(SUM_MS)
+    for socket in sockets[1:]:
+        socket.unread_bytes = size
+    assert not limiter.try_reserve(reader, size)
+    assert not limiter.try_reserve(reader, LARGE_ANSWER_BYTES + 1)
+    assert limiter.try_reserve(reader, LARGE_ANSWER_BYTES)
+    assert not any(limiter.try_reserve(each, 1) for each in hostile)
+    for socket in sockets:
+        socket.unread_bytes = 0
+    assert not limiter.try_reserve(reader, size)
+    clock.advance(SUM_MS)
+    assert all(limiter.try_reserve(each, size) for each in hostile)
 
 
 def unread_bytes(server: RemotingServer) -> int:
     return sum(each.unread_bytes for each in server._connections)
 
 
-def pulls(count: int) -> Iterator[RemotingCommand]:
-    fields = EXCHANGES[Code.PULL_MESSAGE].request.encode(pull_header())
+def pulls(count: int, header: PullMessageRequest) -> Iterator[RemotingCommand]:
+    fields = EXCHANGES[Code.PULL_MESSAGE].request.encode(header)
     return (RemotingCommand(Code.PULL_MESSAGE, each, ext_fields=fields) for each in range(count))
