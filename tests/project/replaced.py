@@ -23,7 +23,7 @@ FREE = (
 )
 # A constant lowered, so that a test is quick.
 LIMITS = """
-SLOW_MS _topic_bytes._bytes_max admission.BULK_UNDISPATCHED_MAX
+SLOW_MS admission.BULK_UNDISPATCHED_MAX
 admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX appender.IN_FLIGHT_MAX
 appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX block_module.TAGS_ROWS
 block_module.TAGS_ROWS buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
@@ -41,7 +41,6 @@ message_store.FRAME_BYTES message_store.FRAME_BYTES offset_processor.BODY_BYTES_
 open_transactions.COUNT_MAX queries_module.QUERY_QUEUES_MAX
 queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX
 queue_lookup.RANGE_UNITS_MAX render_notebooks.PAGES render_notebooks.SOURCES
-
 response_buffer.STEPS response_buffer.UNREAD_BYTES_LIMIT response_buffer.UNREAD_BYTES_LIMIT
 rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_UNITS
 rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
@@ -53,7 +52,7 @@ store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
 _channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
-name.replacement owner.name processors.decode_compressed store._damaged
+name.replacement owner.name store._damaged
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 
