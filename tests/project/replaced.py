@@ -37,7 +37,7 @@ index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MA
 jobs.ENDED_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
 matching_reader.READ_BYTES message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX
-message_store.FRAME_BYTES message_store.FRAME_BYTES offset_processor.BODY_BYTES_MAX
+message_store.FRAME_BYTES message_store.FRAME_BYTES
 open_transactions.COUNT_MAX queries_module.QUERY_QUEUES_MAX
 queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX
 queue_lookup.RANGE_UNITS_MAX render_notebooks.PAGES render_notebooks.SOURCES
