@@ -36,7 +36,7 @@ encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE incomplete_requests.PEE
 index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MAX jobs.DISCARDED_MAX
 jobs.ENDED_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
-matching_reader.READ_BYTES message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX
+matching_reader.READ_BYTES
 message_store.FRAME_BYTES message_store.FRAME_BYTES
 open_transactions.COUNT_MAX queries_module.QUERY_QUEUES_MAX
 queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX
