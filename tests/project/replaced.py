@@ -40,7 +40,7 @@ matching_reader.READ_BYTES
 message_store.FRAME_BYTES message_store.FRAME_BYTES
 open_transactions.COUNT_MAX queries_module.QUERY_QUEUES_MAX
 queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX
-queue_lookup.RANGE_UNITS_MAX render_notebooks.PAGES render_notebooks.SOURCES
+queue_lookup.RANGE_UNITS_MAX
 response_buffer.STEPS response_buffer.UNREAD_BYTES_LIMIT response_buffer.UNREAD_BYTES_LIMIT
 rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_UNITS
 rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
