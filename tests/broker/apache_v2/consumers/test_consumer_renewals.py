@@ -73,7 +73,7 @@ def renew_others(running: RunningBroker, client_id: str, count: int, **fields: A
 
 @asynccontextmanager
 async def others_renewed(running: RunningBroker, *client_ids: str) -> AsyncIterator[None]:
-    """Has the most deliveries of each client renewed in the block."""
+    """Fills the share of each client with further deliveries for the time of the block."""
     handles = [renew_others(running, each, OF_CLIENT_MAX) for each in client_ids]
     yield
     for handle in chain.from_iterable(handles):
