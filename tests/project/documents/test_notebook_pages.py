@@ -30,7 +30,7 @@ def page(name: str) -> str:
 
 def rendered(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Runs the renderer to its end."""
-    command = [sys.executable, program, *words]
+    command = [sys.executable, str(program), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
