@@ -23,18 +23,13 @@ FREE = (
 )
 # A constant lowered, so that a test is quick.
 LIMITS = """
-SLOW_MS _shares.connection_max _topic_bytes._bytes_max answers.BODIES_BYTES_MAX
-appender.IN_FLIGHT_MAX appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX
-block_module.TAGS_ROWS block_module.TAGS_ROWS check_service.WAITING_HALVES_MAX
+SLOW_MS answers.BODIES_BYTES_MAX appender.IN_FLIGHT_MAX appender_module.CANCEL_SECONDS_MAX
+attempts.WAITING_MAX block_module.TAGS_ROWS block_module.TAGS_ROWS check_service.WAITING_HALVES_MAX
 checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES compression.INFLATED_BYTES_MAX
-compression.INFLATED_TOGETHER_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
-connection_module.CLOSE_SECONDS_MAX crc.OWN_COPIES_MAX crc.ROWS crc.ROWS dispatch.SLICE_KEYS
-dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX encode.BLOCK_BYTES_MAX
-incomplete_requests.PEERS_MAX index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS
-message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX offset_processor.BODY_BYTES_MAX
-open_transactions.COUNT_MAX pop_service.POLLING_MAX queries_module.QUERY_QUEUES_MAX
-render_notebooks.PAGES render_notebooks.SOURCES renewals.COUNT_MAX renewals.DUE_MAX
-renewals.OF_CLIENT_MAX renewals.RENEWED_MS_MAX renewals.RENEWED_MS_MAX
+compression.INFLATED_TOGETHER_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX crc.OWN_COPIES_MAX
+crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
+encode.BLOCK_BYTES_MAX incomplete_requests.PEERS_MAX index_file.REBUILD_ENTRIES
+index_keys_module.FEW_RECORDS open_transactions.COUNT_MAX queries_module.QUERY_QUEUES_MAX
 rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_UNITS
 rocketmq_export.bound routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX
 send_pipeline.WAITING_BYTES_MAX server.CONNECTIONS_MAX service.CALL_BYTES_MAX table.PASSED_A_STEP
@@ -42,8 +37,7 @@ send_pipeline.WAITING_BYTES_MAX server.CONNECTIONS_MAX service.CALL_BYTES_MAX ta
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
-_channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
-name.replacement processors.decode_compressed store._damaged
+columns.parse_properties endpoint.check_site name.replacement name.replacement store._damaged
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 

@@ -12,9 +12,11 @@ import pytest
 
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.runtime.scheduler import running_scheduler
+from rocketpy_broker.server.apache_v2.clients import SETTINGS_BYTES_OF_CONNECTION
 from rocketpy_broker.server.apache_v2.servicers import telemetry_servicer
 from rocketpy_broker.server.calls.guard import IDLE_STREAMS_OF_CONNECTION
 from rocketpy_broker.server.calls.incomplete_requests import UNFINISHED_MS_MAX
+from rocketpy_broker.services.call_memory import PARTS_FACTOR
 from rocketpy_broker.services.groups.clients.producers import producers_of
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
@@ -30,7 +32,7 @@ from tests.support.broker.clients.apache_client import (
     producing,
     topic,
 )
-from tests.support.broker.running_broker import StartBroker, until
+from tests.support.broker.running_broker import StartBroker, another_connection, until
 
 LIST = "customized_backoff"
 # Of a later version of the interface.
@@ -374,15 +376,18 @@ async def test_more_clients_than_the_limit_are_refused(start_broker: StartBroker
         assert (await clients[2].settle(producing("t"))).status.code == v2.OK
 
 
-async def test_settings_beyond_the_limit_of_bytes_are_refused(
-    apache: ApacheClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clients = apache.running.broker.services.apache_clients
-    monkeypatch.setattr(clients._shares, "connection_max", 5_000)
-    assert (await apache.settle(producing("t"))).status.code == v2.OK
-    refused = await apache.settle(producing(*(f"topic-{number}" for number in range(100))))
+async def test_settings_beyond_the_bytes_of_a_connection_are_refused(apache: ApacheClient) -> None:
+    settings = producing("t")
+    # Eight such settings are more than a connection may keep, and seven are less.
+    settings.user_agent.hostname = "h" * (SETTINGS_BYTES_OF_CONNECTION // 8 // PARTS_FACTOR)
+    clients = [replace(apache, client_id=f"c{number}") for number in range(8)]
+    for each in clients[:7]:
+        assert (await each.settle(settings)).status.code == v2.OK
+    refused = await clients[7].settle(settings)
     assert refused.status.code == v2.TOO_MANY_REQUESTS
-    assert "name fewer topics" in refused.status.message
+    assert "limit 16777216; name fewer topics" in refused.status.message
+    async with another_connection(apache.running) as running:
+        assert (await replace(clients[7], running=running).settle(settings)).status.code == v2.OK
 
 
 async def test_settings_of_many_parts_are_refused_before_they_are_read(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from signal import SIGINT, raise_signal
+from threading import Thread
+from types import FrameType
 
 import grpc
 import numpy as np
 import pytest
 
 from rocketpy_broker import LocalBroker, Message
-from rocketpy_broker.client import connection as connection_module
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import RefusedError, UnreachableError, UnreadableError
 from rocketpy_broker.client.messages.model import decode_messages
@@ -183,17 +186,22 @@ def test_the_last_messages_of_many_queues_are_the_newest_of_all(
 
 
 def test_a_connection_that_was_interrupted_as_a_call_began_can_be_closed(
-    rocketpy_broker: LocalBroker, rocketpy_topic: str, monkeypatch: pytest.MonkeyPatch
+    rocketpy_broker: LocalBroker, rocketpy_topic: str
 ) -> None:
     """Covers a call that no thread drives: gRPC waited for it, and `message tail -f` hung."""
 
-    def interrupted(state: object) -> None:
-        raise KeyboardInterrupt
+    def interrupt(frame: FrameType, _event: str, _argument: object) -> None:
+        # gRPC starts the thread after the call.
+        if frame.f_code is Thread.start.__code__:
+            raise_signal(SIGINT)
 
     rocketpy_broker.send(rocketpy_topic, "a")
-    monkeypatch.setattr(connection_module, "CLOSE_SECONDS_MAX", 0.1)
     with BrokerConnection(rocketpy_broker.endpoint) as connection:
-        reader = TopicReader(connection, rocketpy_topic)
-        monkeypatch.setattr("grpc._channel._run_channel_spin_thread", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            list(reader.first(1))
+        messages = TopicReader(connection, rocketpy_topic).first(1)
+        sys.setprofile(interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt) as interrupted:
+                list(messages)
+        finally:
+            sys.setprofile(None)
+    assert [each for each in interrupted.traceback if each.name == "pull"]

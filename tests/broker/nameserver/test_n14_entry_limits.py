@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from rocketpy_broker.nameserver import processors
 from rocketpy_broker.nameserver.entry_bytes import ENTRY_BYTES
 from rocketpy_broker.nameserver.kv_config import BYTES_MAX
 from rocketpy_broker.nameserver.registration import LINES_MAX
-from rocketpy_broker.nameserver.route_table import BROKER_BYTES_MAX, MAPPING_BYTES_MAX
+from rocketpy_broker.nameserver.route_table import (
+    BROKER_BYTES_MAX,
+    MAPPING_BYTES_MAX,
+    STEP_TOPICS,
+    TOPIC_BYTES_MAX,
+)
+from rocketpy_broker.server.remoting.server import SMALL_BODY_BYTES
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.model.configs import DataVersion, TopicConfig
-from rocketpy_proto.remoting import encode_body
+from rocketpy_proto.remoting import EXCHANGES, RemotingCommand, decode_body, encode_body
 from rocketpy_proto.remoting.bodies.configs import TopicConfigTable
-from rocketpy_proto.remoting.bodies.registration import decode_compressed
-from rocketpy_proto.remoting.bodies.routes import QueueData, TopicRouteData
+from rocketpy_proto.remoting.bodies.registration import (
+    RegisterBrokerBody,
+    body_crc32,
+    encode_compressed,
+)
+from rocketpy_proto.remoting.bodies.routes import QueueData, TopicList, TopicRouteData
 from rocketpy_proto.remoting.headers.cluster import (
     KVConfigRequest,
     KVNamespaceRequest,
@@ -30,7 +38,7 @@ from rocketpy_proto.remoting.headers.topics import (
     DeleteTopicInNamesrvRequest,
     RegisterTopicRequest,
 )
-from tests.broker.nameserver.registrations import NAME, register, route, table
+from tests.broker.nameserver.registrations import NAME, register, registration, route, table
 from tests.support.broker.clients.remoting_client import RunningNameServer
 from tests.support.broker.running_broker import until
 
@@ -82,11 +90,17 @@ async def test_n14_brokers_beyond_the_limit_are_refused_at_its_real_value(
 
 
 async def test_n14_topics_beyond_the_limit_are_refused_and_the_ones_before_routed(
-    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+    name_server: RunningNameServer,
 ) -> None:
     routes = name_server.server.routes
-    monkeypatch.setattr(routes._topic_bytes, "_bytes_max", 3 * (ENTRY_BYTES + sys.getsizeof("T")))
+    names = [f"b{number}" for number in range(64)]
+    # One topic of all these brokers leaves space for three short ones.
+    filled = (TOPIC_BYTES_MAX - 3 * (ENTRY_BYTES + sys.getsizeof("T"))) // len(names)
+    long = "x" * (filled - ENTRY_BYTES - sys.getsizeof(""))
     async with name_server.client() as client:
+        for name in names:
+            await register(client, None, broker_name=name, broker_addr=name)
+        routes.register_topic(long, tuple(QueueData(name, 4, 4, 6) for name in names))
         await register(client, table("T", "U"))
         answer = await register(client, table("T", "U", "V", "W", counter=2))
         assert answer.code == ResponseCode.SYSTEM_BUSY
@@ -175,20 +189,21 @@ async def test_n12_a_large_body_in_slow_text_is_refused_before_it_is_read(
         assert any(word in (answer.remark or "") for word in ("limit", "accepted is"))
 
 
-async def test_n12_a_small_body_that_inflates_holds_up_no_other_client(
-    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+async def test_n12_a_small_body_that_inflates_holds_up_no_other_request(
+    name_server: RunningNameServer,
 ) -> None:
-    threads = set[str]()
-    decode = decode_compressed
-
-    def decoded(data: bytes) -> Any:
-        threads.add(threading.current_thread().name)
-        return decode(data)
-
-    monkeypatch.setattr(processors, "decode_compressed", decoded)
+    """Sends the request after it at once, so that both are handled in one pass of the loop."""
+    topics = table(*(f"topic-{number}" + "x" * 10_000 for number in range(STEP_TOPICS - 1)))
+    body = encode_compressed(RegisterBrokerBody(topics))
+    assert len(body) < SMALL_BODY_BYTES
+    code = RequestCode.REGISTER_BROKER
+    header = registration(is_compressed=True, body_crc32=body_crc32(body))
+    fields = EXCHANGES[code].request.encode(header)
     async with name_server.client() as client:
-        names = [f"topic-{number}" for number in range(2_000)]
-        answer = await register(client, table(*names), is_compressed=True)
-        assert answer.code == ResponseCode.SUCCESS
-    assert threads
-    assert threading.main_thread().name not in threads
+        client.tell(RemotingCommand(code, 1, body=body, ext_fields=fields))
+        client.tell(RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, 2))
+        listed, registered = await client.next(), await client.next()
+        assert (listed.opaque, registered.opaque) == (2, 1)
+        assert listed.code == registered.code == ResponseCode.SUCCESS
+        assert decode_body(TopicList, listed.body).topic_list == ()
+        assert len(name_server.server.routes.topics) == STEP_TOPICS - 1

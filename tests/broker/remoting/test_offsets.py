@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocketpy_broker.server.remoting.processors import offset_processor
+from rocketpy_broker.server.remoting.processors.offset_processor import BODY_BYTES_MAX
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
@@ -290,15 +290,18 @@ async def test_a_table_of_no_offsets_is_empty(remoting: RemotingBroker) -> None:
     assert msgspec.json.decode(answer.body)["offsetTable"] == {}
 
 
-async def test_a_table_that_fits_no_frame_is_refused(
-    remoting: RemotingBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_table_that_fits_no_frame_is_refused(remoting: RemotingBroker) -> None:
     await prepared(remoting)
-    await update(remoting, 1)
-    monkeypatch.setattr(offset_processor, "BODY_BYTES_MAX", 5)
+    committed = remoting.running.broker.services.offsets.committed
+    for number in range(BODY_BYTES_MAX // 60_000 + 1):
+        committed.commit(f"{number}" + "G" * 60_000, "T", 0, 1)
     answer = await remoting.client.ask(Code.GET_ALL_CONSUMER_OFFSET)
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "limit 5. Request its entries one by one" in (answer.remark or "")
+    assert "limit 16711680. Request its entries one by one" in (answer.remark or "")
+    await committed.delete_group("0" + "G" * 60_000)
+    answer = await remoting.client.ask(Code.GET_ALL_CONSUMER_OFFSET)
+    assert answer.code == ResponseCode.SUCCESS
+    assert 16_500_000 < len(answer.body) <= BODY_BYTES_MAX
 
 
 async def test_delay_offsets_are_the_deliveries_of_each_level(remoting: RemotingBroker) -> None:

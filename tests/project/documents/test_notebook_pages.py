@@ -6,6 +6,7 @@ These tests run no notebook: `make notebooks` and tests/spark/test_notebooks.py 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,12 @@ MAKE = "run: make notebooks ARGS={}"
 
 def page(name: str) -> str:
     return (PAGES / f"{name}.md").read_text("utf-8")
+
+
+def rendered(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs the renderer to its end."""
+    command = [sys.executable, str(program), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,33 +99,30 @@ def test_links_of_a_notebook_lead_on_from_its_page() -> None:
     assert end == "The notebook: [flights.py](../../notebooks/flights.py)."
 
 
-def test_a_notebook_that_fails_leaves_its_page_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources, pages = tmp_path / "notebooks", tmp_path / "pages"
-    sources.mkdir()
-    pages.mkdir()
+def test_a_notebook_that_fails_leaves_its_page_as_it_was(tmp_path: Path) -> None:
+    """Runs the program in a copy of the folders that it uses."""
+    program = "docs/site/render_notebooks.py"
+    source, page = tmp_path / "notebooks/broken.py", tmp_path / "docs/notebooks/broken.md"
+    for path in (tmp_path / program, tmp_path / "docker/to_ipynb.py", source, page):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    for name in (program, "docker/to_ipynb.py"):
+        shutil.copy(TOP / name, tmp_path / name)
     prose = "# Databricks notebook source\n# MAGIC %md\n# MAGIC # Broken\n"
     text = f"{prose}\n# COMMAND ----------\n\n1 / 0\n"
-    (sources / "broken.py").write_text(text, "utf-8")
-    (pages / "broken.md").write_text("old", "utf-8")
-    monkeypatch.setattr(render_notebooks, "SOURCES", sources)
-    monkeypatch.setattr(render_notebooks, "PAGES", pages)
-    monkeypatch.setattr(sys, "argv", ["render_notebooks.py"])
-    with pytest.raises(SystemExit, match=r"broken has failed; its page is as before"):
-        render_notebooks.main()
-    assert (pages / "broken.md").read_text("utf-8") == "old"
-    (sources / "broken.py").write_text(text.replace("1 / 0", "print(6 * 7)"), "utf-8")
-    render_notebooks.main()
-    assert "```text\n42\n```" in (pages / "broken.md").read_text("utf-8")
+    source.write_text(text, "utf-8")
+    page.write_text("old", "utf-8")
+    done = rendered(tmp_path / program)
+    assert done.returncode == 1
+    assert "notebooks: broken has failed; its page is as before\n" in done.stderr
+    assert "ZeroDivisionError" in done.stderr
+    assert page.read_text("utf-8") == "old"
+    source.write_text(text.replace("1 / 0", "print(6 * 7)"), "utf-8")
+    done = rendered(tmp_path / program)
+    assert done.returncode == 0, done.stderr
+    assert "```text\n42\n```" in page.read_text("utf-8")
 
 
 def test_a_notebook_that_is_not_there_is_named() -> None:
-    done = subprocess.run(
-        [sys.executable, TOP / "docs/site/render_notebooks.py", "nowhere"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = rendered(TOP / "docs/site/render_notebooks.py", "nowhere")
     assert done.returncode == 1
     assert done.stderr.startswith("notebooks: there is no 'nowhere'; there are clusters, ")

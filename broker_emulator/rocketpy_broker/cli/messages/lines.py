@@ -32,7 +32,9 @@ class MessageLineError(BrokerError):
 
 
 @contextmanager
-def open_lines(path: str, template: OutgoingMessage | None = None) -> Iterator[MessageLines]:
+def open_lines(
+    path: str, template: OutgoingMessage | None = None, *, copied_bytes_max: int = COPIED_BYTES_MAX
+) -> Iterator[MessageLines]:
     """Opens a file or standard input; yields its lines. Raises MessageLineError.
 
     With a `template` each line is a body; the other fields are the template's.
@@ -48,7 +50,8 @@ def open_lines(path: str, template: OutgoingMessage | None = None) -> Iterator[M
             else:
                 file = closing.enter_context(Path(path).open("rb"))
             if path == STANDARD_INPUT or not file.seekable():
-                file = _copied(path, file, closing.enter_context(tempfile.TemporaryFile()))
+                copy = closing.enter_context(tempfile.TemporaryFile())
+                file = _copied(path, file, copy, copied_bytes_max)
         except OSError as error:
             raise MessageLineError(f"{path} cannot be read ({error.strerror})") from error
         yield MessageLines(path, file, parse)
@@ -69,15 +72,15 @@ def _with_body(template: OutgoingMessage, line: bytes) -> OutgoingMessage:
     return replace(template, body=line.removesuffix(b"\n").removesuffix(b"\r"))
 
 
-def _copied(path: str, file: IO[bytes], copy: IO[bytes]) -> IO[bytes]:
-    """Copies a file; returns the copy. Raises MessageLineError above COPIED_BYTES_MAX."""
+def _copied(path: str, file: IO[bytes], copy: IO[bytes], bytes_max: int) -> IO[bytes]:
+    """Copies a file; returns the copy. Raises MessageLineError above `bytes_max`."""
     name = "standard input" if path == STANDARD_INPUT else path
     while piece := file.read(COPY_BYTES):
         copy.write(piece)
-        if copy.tell() > COPIED_BYTES_MAX:
+        if copy.tell() > bytes_max:
             raise MessageLineError(
                 f"nothing was sent: {name} is too long to be checked before the send, limit "
-                f"{COPIED_BYTES_MAX} bytes for a pipe. Send it in parts, or name a file"
+                f"{bytes_max} bytes for a pipe. Send it in parts, or name a file"
             )
     return copy
 

@@ -16,7 +16,7 @@ import pytest
 from rocketpy_broker.server.apache_v2.receives.requests import receive_wait_ms
 from rocketpy_broker.server.apache_v2.request_context import RequestContext
 from rocketpy_broker.server.apache_v2.status import StatusError
-from rocketpy_broker.services.receipts import pop_service
+from rocketpy_broker.services.receipts.pop_service import POLLING_MAX
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
 from rocketpy_proto.model.configs import TopicConfig
@@ -29,7 +29,9 @@ from tests.support.broker.pops import (
     INVISIBLE_MS,
     REVIVE_MS,
     TOPIC,
+    found,
     pass_time,
+    pop,
     with_messages,
 )
 from tests.support.broker.running_broker import (
@@ -270,18 +272,22 @@ async def test_an_unknown_group_is_refused_while_groups_are_not_created(
 
 
 async def test_more_waiting_receives_than_the_limit_are_refused(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(pop_service, "POLLING_MAX", 1)
     async with with_messages(start_broker) as running:
         consumer = Consumer(running)
-        held = asyncio.ensure_future(consumer.receive())
+        first = asyncio.ensure_future(consumer.receive())
         await running.held(1)
+        pops = [pop(running, wait_ms=WAIT_MS) for _ in range(POLLING_MAX - 1)]
+        further = asyncio.gather(*pops)
+        await running.held(POLLING_MAX)
         refused = await consumer.receive()
         assert refused.status.code == v2.TOO_MANY_REQUESTS
-        assert "polling full" in refused.status.message
+        assert "polling full: 1024 calls of group 'g' wait" in refused.status.message
         await running.append(TOPIC, 0, b"a")
-        assert (await held).bodies == [b"a"]
+        assert (await first).bodies == [b"a"]
+        running.clock.advance(WAIT_MS)
+        assert [found(each) for each in await further] == [[]] * (POLLING_MAX - 1)
 
 
 async def test_a_receive_without_a_client_id_is_refused(running: RunningBroker) -> None:

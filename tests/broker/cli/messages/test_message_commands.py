@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import os
+import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.cli.messages import lines as message_lines
+from rocketpy_broker.cli.messages.lines import LINE_BYTES_MAX, MessageLineError, open_lines
 from tests.support.broker.shell import run
 
 
@@ -150,13 +152,17 @@ def test_many_bad_lines_are_named_up_to_a_limit(
     assert done.stderr.endswith("there are more such lines\n")
 
 
-def test_a_line_without_an_end_takes_no_memory(
-    rocketpy_broker: LocalBroker, rocketpy_topic: str, monkeypatch: pytest.MonkeyPatch
+def test_a_line_beyond_the_limit_is_named(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(message_lines, "LINE_BYTES_MAX", 100)
-    text = '{"body": "a"}\n' + "x" * 1000 + '\n{"body": "b"}\nx'
-    done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", "-", stdin=text)
-    assert "line 2: is longer than 100 bytes\n  line 4: is no JSON" in done.stderr
+    path = tmp_path / "messages.jsonl"
+    with path.open("wb") as file:
+        file.write(b'{"body": "a"}\n')
+        # A line of zeros, which take no space on the disk.
+        file.seek(LINE_BYTES_MAX + 1, os.SEEK_CUR)
+        file.write(b'\n{"body": "b"}\nx')
+    done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", str(path))
+    assert "line 2: is longer than 67108864 bytes\n  line 4: is no JSON" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -353,23 +359,18 @@ def test_what_would_become_something_else_is_refused(
 
 @pytest.mark.parametrize("source", ["standard input", "pipe"])
 def test_input_that_is_too_much_to_copy_is_refused(
-    rocketpy_broker: LocalBroker,
-    rocketpy_topic: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    source: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    monkeypatch.setattr(message_lines, "COPIED_BYTES_MAX", 100)
-    lines = '{"body": "x"}\n' * 10
+    text = '{"body": "x"}\n' * 10
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
     path, name = "-", source
     if source == "pipe":
         path = name = str(tmp_path / "pipe")
         os.mkfifo(path)
-        Thread(target=Path(path).write_text, args=[lines], daemon=True).start()
-    done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", path, stdin=lines)
-    assert done.exit_code == 1
-    assert f"{name} is too long to be checked before the send, limit 100 bytes" in done.output
-    assert rocketpy_broker.messages(rocketpy_topic) == []
+        Thread(target=Path(path).write_text, args=[text], daemon=True).start()
+    said = f"{name} is too long to be checked before the send, limit 139 bytes"
+    with pytest.raises(MessageLineError, match=said), open_lines(path, copied_bytes_max=139):
+        pass
 
 
 def test_messages_that_are_too_large_for_one_answer_come_in_several(
