@@ -31,9 +31,9 @@ candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
 check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES
 compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
 compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.OWN_COPIES_MAX
-crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
+crc.ROWS crc.ROWS encode.BLOCK_BYTES_MAX
 encode.BLOCK_BYTES_MAX group_list.REGISTRATIONS_PER_PAGE incomplete_requests.PEERS_MAX
-index_file.REBUILD_ENTRIES index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MAX jobs.DISCARDED_MAX
+index_keys_module.FEW_RECORDS jobs.CONNECTION_JOBS_MAX jobs.DISCARDED_MAX
 jobs.ENDED_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS_MAX
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
 matching_reader.READ_BYTES message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX
