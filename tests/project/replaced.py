@@ -28,7 +28,7 @@ admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX appender.IN_FLIGHT_M
 appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX block_module.TAGS_ROWS
 block_module.TAGS_ROWS buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
 candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
-check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES
+check_service.WAITING_HALVES_MAX
 compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
 compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.OWN_COPIES_MAX
 crc.ROWS crc.ROWS encode.BLOCK_BYTES_MAX
@@ -53,7 +53,7 @@ store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append
 _channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
-name.replacement owner.name processors.decode_compressed store._damaged
+name.replacement owner.name processors.decode_compressed
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 
