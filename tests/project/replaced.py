@@ -51,9 +51,9 @@ store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
-CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append
-_channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
-name.replacement owner.name processors.decode_compressed
+CheckService.__init__
+_channel._run_channel_spin_thread columns.parse_properties endpoint.check_site
+owner.name processors.decode_compressed
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 
