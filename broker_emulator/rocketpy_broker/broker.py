@@ -79,6 +79,8 @@ def _store_config(config: BrokerConfig) -> StoreConfig:
         config.commit_log_segment_bytes,
         config.consume_queue_file_bytes,
         config.flush_disk_type,
+        index_slot_count=config.index_slot_count,
+        index_entry_count_max=config.index_entry_count_max,
         unflushed_bytes_max=config.limits.unflushed_bytes_max,
         staging_bytes_max=config.staging_bytes_max,
         delay_levels=config.delay_levels,
@@ -120,7 +122,13 @@ def as_promoted(config: BrokerConfig) -> BrokerConfig:
 class Broker:
     """A broker in one event loop; `serve_until` starts it, serves and stops it."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock | None = None,
+        server_class: type[GrpcServer] = GrpcServer,
+    ) -> None:
+        self._server_class = server_class
         self._config = config = as_promoted(config)
         self._call_clock = self._clock = clock or GuardedClock(SystemClock())
         if config.clock_ahead_ms is not None:
@@ -206,7 +214,7 @@ class Broker:
             None if services.metrics is None else services.statistics.counter.called,
         )
         rocketpy_v1 = services.rocketpy_v1(self._config)
-        server = self.server = GrpcServer(
+        server = self.server = self._server_class(
             self._config,
             [rocketpy_v1, services.apache_v2(self._config)],
             self._call_clock,

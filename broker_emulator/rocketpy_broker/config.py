@@ -252,6 +252,7 @@ class BrokerConfig:
     - `users_path`: the file of the users; by default it is `users.json` in `config_folder`.
     - `tls`: TLS of all ports. `name_server_tls`: TLS of the connections to `name_servers`.
       `name_server_user`: the user that signs the requests to them.
+    - `index_slot_count`, `index_entry_count_max`: RocketMQ's maxHashSlotNum and maxIndexNum.
     - `persist_interval_ms`: the interval between two saves of consumer offsets.
     - `clean_interval_ms`: the interval between two checks of expired files and disk space. The
       first check is after `clean_delay_ms`.
@@ -296,6 +297,8 @@ class BrokerConfig:
     replication: Replication = field(default_factory=Replication)
     commit_log_segment_bytes: int = 1 << 30
     consume_queue_file_bytes: int = 6_000_000
+    index_slot_count: int = 5_000_000
+    index_entry_count_max: int = 20_000_000
     flush_times: FlushTimes = field(default_factory=FlushTimes)
     persist_interval_ms: int = 5_000
     clean_policy: CleanPolicy = field(default_factory=CleanPolicy)

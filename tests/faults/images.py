@@ -17,7 +17,6 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import BlockColumns, RecordBlock, decode_record, encode_block
@@ -41,7 +40,6 @@ def workshop() -> Iterator[Path]:
         tempfile.TemporaryDirectory(prefix="rocketpy-", dir=in_memory) as folder,
         mock.patch("os.fsync"),
         mock.patch("os.fdatasync"),
-        mock.patch.object(checksums, "ALLOCATION_BYTES", 4096),
     ):
         yield Path(folder) / "store"
 

@@ -11,7 +11,6 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,7 +27,6 @@ from hypothesis.stateful import (
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers.lookup import StoredAt
@@ -83,7 +81,6 @@ class StoreAndList(RuleBasedStateMachine):
         self.folder = Path(folder)
         self.disk = SimulatedDisk(self.folder)
         self.exits.enter_context(self.disk.watched())
-        self.exits.enter_context(mock.patch.object(checksums, "ALLOCATION_BYTES", 4096))
         self.clock = ManualClock()
         self.mode = FlushDiskType.ASYNC_FLUSH
         self.known: list[AppendHints] = []

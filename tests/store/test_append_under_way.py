@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import errno
+import itertools
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.log.segment_queue import SegmentQueue
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.images import block_of
@@ -19,10 +24,9 @@ from tests.support.store.messages import (
     QUEUE,
     delete_topic,
     flush_log,
-    numbered,
     put,
-    put_all,
     read_all,
+    remove_oldest_segment,
 )
 from tests.support.store.stores import OpenStore, crash
 from tests.support.time_limits import WAIT_SECONDS_MAX
@@ -179,26 +183,33 @@ def test_b09_a_block_becomes_part_of_the_log_once_whatever_its_listeners_do(
     assert read_all(store) == [b"a", b"b"]
 
 
-def test_b09_the_oldest_segment_may_go_while_a_block_is_written(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+def test_b09_the_oldest_segment_may_go_at_each_step_of_the_thread_that_writes(
+    store: MessageStore,
 ) -> None:
-    """Asserts that the thread does not read the list of segments."""
-    put_all(store, numbered(60))
-    under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"last"]))
-    thread = threading.Thread(target=under_way.write)
-    asked = []
+    under_way: AppendUnderWay
+    steps_left = 0
 
-    def begin(files: SegmentQueue) -> int:
-        found = files.segments[0].base
-        if threading.current_thread() is thread:
-            asked.append(found)
-            if len(asked) == 2:
-                files.segments.pop(0)
-        return found
+    def step(_frame: FrameType, _event: str, _value: object) -> Callable[..., Any]:
+        nonlocal steps_left
+        steps_left -= 1
+        if steps_left == 0:
+            remove_oldest_segment(store)
+        return step
 
-    with monkeypatch.context() as patched:
-        patched.setattr(SegmentQueue, "begin", property(begin))
+    def write() -> None:
+        sys.settrace(step)
+        under_way.write()
+
+    for steps in itertools.count(1):
+        steps_left = steps
+        for _ in range(4):
+            put(store, [bytes(1_500)])
+        under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"%d" % steps]))
+        thread = threading.Thread(target=write)
         thread.start()
         thread.join()
-    under_way.finish()
-    assert read_all(store)[-1] == b"last"
+        under_way.finish()
+        assert read_all(store)[-1] == b"%d" % steps
+        if steps_left > 0:
+            break
+    assert steps > 50

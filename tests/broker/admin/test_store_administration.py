@@ -12,6 +12,7 @@ import pytest
 
 from rocketpy_broker.services.admin.store_admin_service import ANSWER_BYTES_MAX, UNUSED_NAMED_MAX
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Host, Record, decode_record, encode_offset_message_id
@@ -315,6 +316,15 @@ async def test_s12_cold_data_suggests_the_slave_where_slaves_serve(
             [answer] = await running.pull(topic="T", queue_id=1)
             suggested.append(answer.suggested_broker_id)
     assert suggested == [0, 0, 0, 1]
+
+
+async def test_s05_the_index_has_the_configured_counts(start_broker: StartBroker) -> None:
+    counts = {"index_slot_count": 8, "index_entry_count_max": 20}
+    async with start_broker(**counts) as running:
+        await filled(running)
+        await query(running, key="a")
+        [file] = (running.broker.store.config.folder / "index").iterdir()
+        assert file.stat().st_size == IndexFormat(8, 20).file_bytes
 
 
 async def test_f16_queues_without_a_topic_in_the_configuration_are_named_at_the_start(

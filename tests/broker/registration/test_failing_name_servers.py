@@ -222,6 +222,14 @@ async def test_a_name_that_does_not_resolve_delays_nothing(
         await failed(caplog)
 
 
+async def test_a_name_server_is_found_by_its_name(
+    start_broker: StartBroker, record_name_server: Recorder
+) -> None:
+    port = record_name_server.address.rpartition(":")[2]
+    async with start_broker(remoting_port=0, name_servers=(f"localhost:{port}",)):
+        await record_name_server.asked(1)
+
+
 async def test_a_connection_that_is_never_accepted_delays_nothing(
     start_broker: StartBroker, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
-from unittest import mock
 
 from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.broker_services import BrokerServices
@@ -26,14 +25,12 @@ from rocketpy_broker.services.config_files.saver import Saver, save_now
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DelayLevels
-from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.record import RecordBlock
 from tests.faults.histories.events import Calm
 from tests.faults.histories.history import History
 from tests.faults.simulation.disk import CrashingDisk
 from tests.faults.simulation.loop import SimulatedLoop, VirtualClock
-from tests.faults.simulation.patches import STEADY
+from tests.faults.simulation.patches import INDEX_ENTRIES, INDEX_SLOTS, NoServer, patched
+from tests.support.store.disk_calls import DiskCall
 
 T = TypeVar("T")
 SEGMENT_BYTES = 16 << 10
@@ -120,6 +117,8 @@ class Machine:
             flush_disk_type=self.flush,
             commit_log_segment_bytes=SEGMENT_BYTES,
             consume_queue_file_bytes=2_000,
+            index_slot_count=INDEX_SLOTS,
+            index_entry_count_max=INDEX_ENTRIES,
             flush_times=self.times,
             persist_interval_ms=self.persist_interval_ms,
             clean_interval_ms=60_000,
@@ -131,28 +130,17 @@ class Machine:
     @contextlib.contextmanager
     def patched(self) -> Iterator[None]:
         """Runs the block's brokers on this machine."""
-        append = MessageStore.append
-
-        def counted(store: MessageStore, queue: QueueKey, block: RecordBlock, *given: Any) -> Any:
-            self._moment(Moment.APPEND)
-            # A delivered message names the message that waited.
-            is_awaited = (block.header["prepared_transaction_offset"] < 0).any()
-            result = append(store, queue, block, *given)
-            if is_awaited and self._is_serving and self.chance.random() < self._save_chance:
-                self.clock.call_later(self.chance.choice([0, 1, 3]), self._save)
-            return result
-
-        with contextlib.ExitStack() as patches:
-            for name, replacement in (
-                ("os.fsync", self._flush),
-                ("os.fdatasync", self._flush),
-                ("rocketpy_broker.store.files.durable.sync_file_system", self._flush_all),
-                ("rocketpy_broker.store.message_store.used_ratio", lambda _: self.disk_used),
-                *STEADY,
-            ):
-                patches.enter_context(mock.patch(name, replacement))
-            patches.enter_context(mock.patch.object(MessageStore, "append", counted))
+        with patched(self._flush, self._flush_all, self._before_append, lambda _: self.disk_used):
             yield
+
+    def _before_append(self, call: DiskCall) -> None:
+        self._moment(Moment.APPEND)
+        if not self._is_serving or (block := call.records) is None:
+            return
+        # A delivered message names the message that waited.
+        is_awaited = (block.header["prepared_transaction_offset"] < 0).any()
+        if is_awaited and self.chance.random() < self._save_chance:
+            self.clock.call_later(self.chance.choice([0, 1, 3]), self._save)
 
     def _flush(self, descriptor: int) -> None:
         self._flushing(lambda: self.disk._flush(descriptor))
@@ -289,7 +277,7 @@ class Machine:
         self._earlier.append(self.disk.texts(every))
 
     async def _life(self, use: Callable[[BrokerServices], Awaitable[None]]) -> None:
-        self.broker = Broker(self._config(), self.clock)
+        self.broker = Broker(self._config(), self.clock, NoServer)
         stopped = asyncio.Event()
         ready: asyncio.Future[Ready] = self.loop.create_future()
         serving = self.loop.create_task(self.broker.serve_until(stopped, ready))

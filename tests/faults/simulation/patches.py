@@ -1,22 +1,29 @@
-"""Replacements in each simulated broker: no gRPC port, small files, few periodic checks."""
+"""The disk below simulated brokers, and a server without a port."""
 
 from __future__ import annotations
 
-from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.store.config import StoreConfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
 
-SERVICES = "rocketpy_broker.services"
+import pytest
+
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.grpc.server import GrpcServer
+from tests.support.store.disk_calls import CHECKSUMS, LOG, Act, before_call
+
+# A crash copies the index.
+INDEX_SLOTS, INDEX_ENTRIES = 8, 200
 
 
-class NoServer:
+class NoServer(GrpcServer):
     """A stand-in for the server: the simulation's clients call services."""
 
-    tls_port: int | None = None
-
     def __init__(self, *_given: object) -> None:
-        pass
+        self.tls_port = None
 
-    async def start(self, _scope: object) -> int:
+    async def start(self, _scope: TaskScope) -> int:
         """Starts no listener."""
         return 1
 
@@ -31,37 +38,26 @@ class NoServer:
         return 0
 
 
-def _small_store(config: BrokerConfig) -> StoreConfig:
-    return StoreConfig(
-        config.data,
-        config.commit_log_segment_bytes,
-        config.consume_queue_file_bytes,
-        config.flush_disk_type,
-        index_slot_count=8,
-        index_entry_count_max=200,
-        memory_bytes=1 << 30,
-        staging_bytes_max=config.staging_bytes_max,
-        delay_levels=config.delay_levels,
-        clean_policy=config.clean_policy,
-    )
+@contextmanager
+def patched(
+    flush: Callable[[int], None],
+    flush_all: Callable[[int], None],
+    before_append: Act,
+    used_ratio: Callable[[Path], float],
+) -> Iterator[None]:
+    """Runs the block's brokers on simulated disks, given the functions of their flushes.
 
-
-async def _no_statistics(_service: object) -> None:
-    """Skips statistics, which no client reads here."""
-
-
-# Names and what takes their place.
-STEADY = (
-    ("rocketpy_broker.broker.GrpcServer", NoServer),
-    ("rocketpy_broker.broker._store_config", _small_store),
-    ("rocketpy_broker.broker_services.installed_hooks", list),
-    ("rocketpy_broker.store.log.checksums.ALLOCATION_BYTES", 4096),
-    # Periodic checks that only cost time here.
-    (f"{SERVICES}.observability.statistics.service.StatisticsService.run", _no_statistics),
-    ("rocketpy_broker.server.security.users.RELOAD_MS", 3_600_000),
-    (f"{SERVICES}.deliveries.renewals.SCAN_MS", 3_600_000),
-    (f"{SERVICES}.batches.service.SWEEP_MS", 60_000),
-    (f"{SERVICES}.delay.delivery_loop.IDLE_MS_MAX", 3_600_000),
-    (f"{SERVICES}.delay.delivery_loop.SLEEP_MS_MAX", 4_000),
-    (f"{SERVICES}.delay.delivery_loop.PAUSE_MS_MAX", 4_000),
-)
+    `before_append` comes before each write to a log, and between the records and their checksums.
+    """
+    with (
+        mock.patch("os.fsync", flush),
+        mock.patch("os.fdatasync", flush),
+        mock.patch("rocketpy_broker.store.files.durable.sync_file_system", flush_all),
+        mock.patch("rocketpy_broker.store.message_store.used_ratio", used_ratio),
+        # Threads are simulated too, so none waits for the interpreter.
+        mock.patch("rocketpy_broker.runtime.scheduler.pause"),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for pattern in (LOG, CHECKSUMS):
+            before_call(patch, "pwrite", pattern, before_append)
+        yield

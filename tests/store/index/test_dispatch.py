@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
-from rocketpy_broker.store.index import dispatch
-from rocketpy_broker.store.index.dispatch import IndexDispatch
+from rocketpy_broker.store.index.dispatch import SLICE_KEYS, IndexDispatch
 from rocketpy_proto.record import IndexKeys
 
 RECORD_BYTES = 100
@@ -22,7 +21,9 @@ BEGIN_MS = 1_700_000_000_000
 BLOCKS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=8), max_size=6)
 
 
-def index_of(folder: Path, clock: ManualClock | None = None) -> IndexDispatch:
+def index_of(
+    folder: Path, clock: ManualClock | None = None, slice_keys: int = SLICE_KEYS
+) -> IndexDispatch:
     config = StoreConfig(
         folder,
         1 << 20,
@@ -31,7 +32,8 @@ def index_of(folder: Path, clock: ManualClock | None = None) -> IndexDispatch:
         index_slot_count=1_009,
         index_entry_count_max=200_000,
     )
-    return IndexDispatch(folder, clock or ManualClock(), config, lambda _offset: BEGIN_MS)
+    clock = clock or ManualClock()
+    return IndexDispatch(folder, clock, config, lambda _offset: BEGIN_MS, slice_keys)
 
 
 def put(index: IndexDispatch, blocks: list[list[int]]) -> int:
@@ -53,12 +55,11 @@ def entries(folder: Path) -> list[bytes]:
 @settings(max_examples=40, deadline=None)
 @given(BLOCKS, st.integers(1, 12))
 def test_n12_slices_make_the_same_index(blocks: list[list[int]], slice_keys: int) -> None:
-    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        whole, sliced = index_of(Path(name) / "whole"), index_of(Path(name) / "sliced")
-        patch.setattr(dispatch, "WAITING_KEYS_MAX", 1_000)
+    with TemporaryDirectory() as name:
+        whole = index_of(Path(name) / "whole")
+        sliced = index_of(Path(name) / "sliced", slice_keys=slice_keys)
         put(whole, blocks)
         whole.drain()
-        patch.setattr(dispatch, "SLICE_KEYS", slice_keys)
         count = put(sliced, blocks)
         steps = 0
         while sliced.drain_some():
@@ -74,16 +75,16 @@ def test_n12_slices_make_the_same_index(blocks: list[list[int]], slice_keys: int
 
 def test_n12_a_large_block_enters_the_index_a_slice_at_a_time(tmp_path: Path) -> None:
     index = index_of(tmp_path / "index")
-    put(index, [[1] * 3 * dispatch.SLICE_KEYS])
+    put(index, [[1] * 3 * SLICE_KEYS])
     assert index.has_many
-    assert index.entered_end(1 << 40) == dispatch.SLICE_KEYS * RECORD_BYTES
+    assert index.entered_end(1 << 40) == SLICE_KEYS * RECORD_BYTES
     assert [index.drain_some(), index.drain_some(), index.is_behind] == [True, False, False]
     index.close()
 
 
 def test_n12_all_that_waits_enters_the_index_before_a_question(tmp_path: Path) -> None:
     index = index_of(tmp_path / "index")
-    put(index, [[1] * 3 * dispatch.SLICE_KEYS])
+    put(index, [[1] * 3 * SLICE_KEYS])
     index.drain()
     assert not index.is_behind
     assert index.entered_end(1 << 40) == 1 << 40

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.index import file as index_file
-from rocketpy_broker.store.index.file import IndexFile
+from rocketpy_broker.store.index.file import REBUILD_ENTRIES, IndexFile
 from rocketpy_broker.store.index.layout import HEADER, IndexFormat
 from tests.store.index.model import ModelFile
 from tests.support.store.disk_calls import before_call, failing
@@ -224,16 +224,10 @@ def sorted_keys(count: int) -> list[Key]:
     ]
 
 
-@pytest.mark.parametrize("rebuild_entries", [3, 1 << 20])
 @pytest.mark.parametrize("physical_end", [1, 10, 11, 45, 80, 1_000])
 def test_s05_a_cut_file_is_as_if_no_later_key_had_been_entered(
-    path: Path,
-    file: IndexFile,
-    monkeypatch: pytest.MonkeyPatch,
-    physical_end: int,
-    rebuild_entries: int,
+    path: Path, file: IndexFile, physical_end: int
 ) -> None:
-    monkeypatch.setattr(index_file, "REBUILD_ENTRIES", rebuild_entries)
     keys = sorted_keys(17)
     times = {offset: time for _, offset, time in keys}
     put(file, keys)
@@ -243,6 +237,25 @@ def test_s05_a_cut_file_is_as_if_no_later_key_had_been_entered(
     assert file.fault() is None
     put(file, keys[len(kept) :])
     assert path.read_bytes() == model_of(keys).to_bytes()
+
+
+def test_s05_a_cut_of_more_entries_than_one_step_takes_is_as_exact(tmp_path: Path) -> None:
+    """Asserts the same for slots with entries of the first step, of the second, and of both."""
+    kept = REBUILD_ENTRIES + 400
+    large = IndexFormat(slot_count=10_107, entry_count_max=kept + 100)
+    numbers = np.arange(kept + 50)
+    hashes = np.where(numbers < REBUILD_ENTRIES, numbers % 10_000, 9_600 + numbers % 507)
+    offsets, times = numbers.astype(np.int64) * 10, np.full(len(numbers), 1_000)
+    contents = []
+    for name, count in (("cut", len(numbers)), ("uncut", kept)):
+        file = IndexFile.create(tmp_path / name, large)
+        file.put(hashes[:count].astype(np.int32), offsets[:count], times[:count])
+        file.truncate(kept * 10, lambda _offset: 1_000)
+        assert file.count == 1 + kept
+        file.close()
+        contents.append((tmp_path / name).read_bytes())
+    is_same = contents[0] == contents[1]
+    assert is_same, "the contents would be a long message"
 
 
 @pytest.mark.parametrize(

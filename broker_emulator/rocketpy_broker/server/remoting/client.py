@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 import ssl
 import threading
@@ -194,9 +195,12 @@ class RemotingClient:
 
 
 def _resolved(host: str) -> asyncio.Future[list[str]]:
-    """Returns the addresses of a name, which a thread of its own resolves."""
+    """Returns the addresses of a host; a thread of its own resolves a name."""
     loop = asyncio.get_running_loop()
     addresses: asyncio.Future[list[str]] = loop.create_future()
+    with contextlib.suppress(ValueError):
+        addresses.set_result([str(ipaddress.ip_address(host))])
+        return addresses
 
     def set_result(found: list[str], error: Exception | None) -> None:
         if error is not None:

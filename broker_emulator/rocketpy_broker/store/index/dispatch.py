@@ -59,12 +59,12 @@ class _Waiting:
         )
 
 
-def _slice_end(waiting: list[_Waiting]) -> int:
+def _slice_end(waiting: list[_Waiting], keys_max: int) -> int:
     """Returns the number of waiting blocks in the next slice; at least one, whatever its keys."""
     total = 0
     for count, each in enumerate(waiting):
         total += len(each.keys)
-        if total > SLICE_KEYS:
+        if total > keys_max:
             return max(count, 1)
     return len(waiting)
 
@@ -73,12 +73,18 @@ class IndexDispatch:
     """Writer and reader of the index; does nothing if the index is disabled."""
 
     def __init__(
-        self, folder: Path, clock: Clock, config: StoreConfig, store_time_of: StoreTimeOf
+        self,
+        folder: Path,
+        clock: Clock,
+        config: StoreConfig,
+        store_time_of: StoreTimeOf,
+        slice_keys: int = SLICE_KEYS,
     ) -> None:
         index_format = IndexFormat(config.index_slot_count, config.index_entry_count_max)
         self._service = IndexService(folder, clock, index_format)
         self._enabled = config.index_enable
         self._store_time_of = store_time_of
+        self._slice_keys = slice_keys
         self._waiting: list[_Waiting] = []
         self._waiting_count = 0
         self._log_throttle = LogThrottle(clock)
@@ -119,7 +125,7 @@ class IndexDispatch:
     @property
     def has_many(self) -> bool:
         """True if more keys wait than fit one slice."""
-        return self._waiting_count > SLICE_KEYS
+        return self._waiting_count > self._slice_keys
 
     def drain(self) -> None:
         """Enters the waiting keys."""
@@ -128,10 +134,10 @@ class IndexDispatch:
 
     def drain_some(self) -> bool:
         """Enters a slice of the waiting keys; returns True if more can be entered."""
-        count = _slice_end(self._waiting)
+        count = _slice_end(self._waiting, self._slice_keys)
         first, others = self._waiting[:count], self._waiting[count:]
-        if len(first) == 1 and len(first[0].keys) > SLICE_KEYS:
-            head, tail = first[0].cut(SLICE_KEYS)
+        if len(first) == 1 and len(first[0].keys) > self._slice_keys:
+            head, tail = first[0].cut(self._slice_keys)
             first, others = [head], [tail, *others] if len(tail.keys) else others
         if not first or self._service.is_lost or not self._enter(first):
             return False

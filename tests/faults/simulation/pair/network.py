@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
+import os
 import random
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -176,6 +178,27 @@ class End(asyncio.Transport):
         self.pump()
 
 
+class Trial:
+    """A socket that tries whether a port of the network is free."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def setsockopt(self, *_option: int) -> None:
+        """Takes an option."""
+
+    def bind(self, address: tuple[str, int]) -> None:
+        """Raises OSError for a port in use."""
+        if address in self._network.listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
 class Listener:
     """A port of a process: the server of `create_server`."""
 
@@ -247,10 +270,13 @@ class Network:
         for end in [each for each in self.ends if each.owner is owner]:
             end.owner_ended(self.chance, is_silent=is_silent)
 
+    def trial(self, *_kind: int) -> Trial:
+        """Returns a socket."""
+        return Trial(self)
+
     async def listen(self, make: Callable[[], Any], address: tuple[str, int]) -> Listener:
         """Opens a port. Raises OSError."""
-        if address in self.listeners:
-            raise OSError(98, "Address already in use")
+        self.trial().bind(address)
         self.listeners[address] = Listener(self, address, make)
         return self.listeners[address]
 
@@ -310,10 +336,3 @@ class NetworkedLoop(SimulatedLoop):
     ) -> Listener:
         """Listens on the simulated network."""
         return await self.network.listen(protocol_factory, (host, port))
-
-
-def resolved(host: str) -> asyncio.Future[list[str]]:
-    """Returns the address of a host, which is its name here."""
-    addresses: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-    addresses.set_result([host])
-    return addresses

@@ -22,7 +22,6 @@ from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.config import BrokerConfig, BrokerRole, Replication
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.store.append.log_copy import LogCopy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.message_store import MessageStore
@@ -30,8 +29,9 @@ from tests.faults.simulation.disk import CrashingDisk
 from tests.faults.simulation.loop import VirtualClock
 from tests.faults.simulation.machine import LEVELS, SEGMENT_BYTES, MachineGoneError
 from tests.faults.simulation.pair.clock import SideClock
-from tests.faults.simulation.pair.network import Network, NetworkedLoop, Process, process, resolved
-from tests.faults.simulation.patches import STEADY
+from tests.faults.simulation.pair.network import Network, NetworkedLoop, Process, process
+from tests.faults.simulation.patches import INDEX_ENTRIES, INDEX_SLOTS, NoServer, patched
+from tests.support.store.disk_calls import DiskCall
 
 T = TypeVar("T")
 REMOTING_PORT, HA_PORT = 10911, 10912
@@ -111,6 +111,8 @@ class Side:
             flush_disk_type=self._pair.flush,
             commit_log_segment_bytes=SEGMENT_BYTES,
             consume_queue_file_bytes=2_000,
+            index_slot_count=INDEX_SLOTS,
+            index_entry_count_max=INDEX_ENTRIES,
             flush_times=self._pair.times,
             persist_interval_ms=self._pair.persist_interval_ms,
             delay_levels=DelayLevels.parse(LEVELS),
@@ -134,7 +136,7 @@ class Side:
         try:
             config: BrokerConfig | None = self.config()
             while config is not None and not life.stopped.is_set():
-                life.broker = broker = Broker(config, self.clock)
+                life.broker = broker = Broker(config, self.clock, NoServer)
                 ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
                 ready.add_done_callback(partial(self._ready, life, broker))
                 await broker.serve_until(life.stopped, ready)
@@ -320,40 +322,22 @@ class Sides:
     @contextlib.contextmanager
     def patched(self) -> Iterator[None]:
         """Runs the block's brokers on the two machines."""
-        append, copy = MessageStore.append, LogCopy._store
-
-        def counted(store: MessageStore, *given: Any) -> Any:
-            self._moment(store.config.folder, "append")
-            return append(store, *given)
-
-        def counted_copy(log: LogCopy, *given: Any) -> None:
-            self._moment(log._config.folder, "append")
-            copy(log, *given)
-
-        with contextlib.ExitStack() as patches:
-            for name, replacement in (
-                ("os.fsync", lambda fd: self._flushing(fd, lambda disk: disk._flush(fd))),
-                ("os.fdatasync", lambda fd: self._flushing(fd, lambda disk: disk._flush(fd))),
-                (
-                    "rocketpy_broker.store.files.durable.sync_file_system",
-                    lambda fd: self._flushing(fd, lambda disk: disk._flush_all(fd)),
-                ),
-                ("os.posix_fallocate", self._allocate),
-                ("rocketpy_broker.store.message_store.used_ratio", self._used_ratio),
-                ("rocketpy_broker.store.cleaner.used_ratio", self._used_ratio),
-                ("rocketpy_broker.broker.check_ports", lambda _: None),
-                ("rocketpy_broker.server.remoting.client._resolved", resolved),
-                *STEADY,
-            ):
-                patches.enter_context(mock.patch(name, replacement))
-            patches.enter_context(mock.patch.object(MessageStore, "append", counted))
-            patches.enter_context(mock.patch.object(LogCopy, "_store", counted_copy))
+        with (
+            mock.patch("os.posix_fallocate", self._allocate),
+            mock.patch("socket.socket", self.network.trial),
+            patched(
+                lambda fd: self._flushing(fd, lambda disk: disk._flush(fd)),
+                lambda fd: self._flushing(fd, lambda disk: disk._flush_all(fd)),
+                self._before_append,
+                self._used_ratio,
+            ),
+        ):
             yield
 
-    def _moment(self, folder: Path, moment: str) -> None:
-        side = self._side_of(str(folder))
+    def _before_append(self, call: DiskCall) -> None:
+        side = self._side_of(call.path)
         if side is not None:
-            side._moment(moment)
+            side._moment("append")
 
 
 def as_slave_of(master: Side, replication: Replication) -> Replication:
