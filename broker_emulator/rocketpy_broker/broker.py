@@ -108,8 +108,8 @@ def as_promoted(config: BrokerConfig) -> BrokerConfig:
     if promotion is None or promotion.role == SLAVE:
         return config
     logger.warning(
-        "this store became a master's by a promotion (epoch %d): --broker-role SLAVE and --master "
-        "are ignored. To make it a slave's again, stop the broker and run `rocketpy store align`",
+        "this store was promoted to a master's (epoch %d): --broker-role SLAVE and --master are "
+        "ignored. To make it a slave's again, stop the broker and run `rocketpy store align`",
         promotion.epoch,
     )
     role = BrokerRole(promotion.role)
