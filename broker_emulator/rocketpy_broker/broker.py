@@ -110,8 +110,8 @@ def as_promoted(config: BrokerConfig) -> BrokerConfig:
     if promotion is None or promotion.role == SLAVE:
         return config
     logger.warning(
-        "this store was promoted to a master's (epoch %d): --broker-role SLAVE and --master do "
-        "not count. To make it a slave's again, stop the broker and run `rocketpy store align`",
+        "this store was promoted to a master's (epoch %d): --broker-role SLAVE and --master are "
+        "ignored. To make it a slave's again, stop the broker and run `rocketpy store align`",
         promotion.epoch,
     )
     role = BrokerRole(promotion.role)
@@ -185,7 +185,8 @@ class Broker:
         check_ports(self._config)
         if not self._config.tls.is_self_signed:
             self._open_certificates()
-        # Unless it is left out, pyarrow imports pandas now: no call should wait for that.
+        # The first array makes pyarrow import pandas, unless `leave_pandas_out` ran: no call should
+        # wait for that.
         pa.array([0])
         recovery = self.store.open()
         try:
@@ -287,7 +288,7 @@ class Broker:
         return _store_host(self._config, self._config.advertise_port or ports.remoting)
 
     async def _start_ha(self, scope: TaskScope) -> int | None:
-        """Listens for slaves if it is configured; returns the port. Raises PortInUseError."""
+        """Listens for slaves if they have a port, and returns it. Raises PortInUseError."""
         if self._config.replication.port is None:
             return None
         services = self.services
@@ -305,7 +306,7 @@ class Broker:
         return await self.ha.start(scope)
 
     async def _start_http(self, scope: TaskScope, rocketpy_v1: RocketpyV1Services) -> int | None:
-        """Listens for HTTP if it is configured; returns the port. Raises PortInUseError."""
+        """Listens for HTTP if it has a port, and returns it. Raises PortInUseError."""
         metrics, port = self.services.metrics, self._config.http_port
         if metrics is None or port is None:
             return None

@@ -228,7 +228,7 @@ class BrokerServices:
         return wiring
 
     def _metrics(self, context: BrokerContext) -> MetricsService:
-        """Returns the metrics page; a broker without HTTP does not load its libraries."""
+        """Returns the metrics service; a broker without HTTP does not load its libraries."""
         from rocketpy_broker.services.observability.metrics import wiring as metrics
 
         service = metrics.build(
@@ -250,7 +250,7 @@ class BrokerServices:
         return service
 
     def rocketpy_v1(self, config: BrokerConfig) -> RocketpyV1Services:
-        """Returns the services of our own protocol."""
+        """Returns the services of rocketpy's own protocol, `rocketpy.v1`."""
         store, group_commit = self._store, self.flush.group_commit
         administration = self.admin
         servicers: dict[str, list[Servicer]] = {

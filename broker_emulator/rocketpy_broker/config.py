@@ -74,8 +74,8 @@ class Replication:
     - `port`: the port for slaves; 0 takes a free one, and None turns it off. A client that reaches
       it can read the whole log, since RocketMQ's slaves have no credentials.
     - `in_sync_replicas`: the number of brokers, this one included, that have a message before a
-      SYNC_MASTER acknowledges it, as in RocketMQ 5. None: one slave as in RocketMQ 4. Without a
-      connected slave, or if all lack `fall_behind_bytes_max` of the log, there is no wait.
+      SYNC_MASTER acknowledges it, as in RocketMQ 5. None: one slave, as in RocketMQ 4. There is
+      then no wait without a connected slave, or if all lack `fall_behind_bytes_max` of the log.
     - `batch_bytes`: the log's bytes that a slave gets at a time.
     - `bytes_per_second_max`: the limit of one slave's transfer; None is no limit.
     """
@@ -98,9 +98,10 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class TransferLimits:
-    """Limits of a response to a group's pull without a size; RocketMQ's names and defaults.
+    """Limits of a response to a group's pull that names no size.
 
-    Messages farther from the log's end than `access_message_in_memory_max_ratio` are on disk.
+    Names and defaults are RocketMQ's. Messages farther from the log's end than
+    `access_message_in_memory_max_ratio` count as on disk.
     """
 
     count_on_message_in_memory: int = 32
@@ -171,7 +172,7 @@ class TlsMode(str, Enum):
 class ServerTls:
     """TLS of a server's ports; files are in PEM form.
 
-    - `mode`: plaintext alone, both, or TLS alone.
+    - `mode`: DISABLED serves plaintext only, PERMISSIVE both, and ENFORCING TLS only.
     - `certificate`, `key`: the server's pair. With `is_self_signed` the server makes one.
     - `client_ca`: each client needs a certificate of one of these authorities.
     - `port`: the second gRPC port of the permissive mode, for TLS; 0 takes a free one.
@@ -186,7 +187,7 @@ class ServerTls:
 
     @property
     def is_mutual(self) -> bool:
-        """True if no client without a certificate is served."""
+        """True if each client needs a certificate."""
         return self.mode is TlsMode.ENFORCING and self.client_ca is not None
 
     @classmethod
@@ -231,7 +232,7 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True)
 class SigningUser:
-    """A user of another server, which signs the broker's requests there."""
+    """A user of another server, whose secret key signs the broker's requests to it."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -244,10 +245,11 @@ class BrokerConfig:
     - `port`, `http_port`, `remoting_port`, `name_server_port`: 0 takes a free port, and None turns
       the server off. Without `http_port` there are no metrics.
     - `console`: the pages on `http_port`; `READ_ONLY` has no actions.
-    - `preferred_ports`: ports of remoting, name server and HTTP that free ones replace if in use.
+    - `preferred_ports`: ports of remoting, name server and HTTP. If one of them is in use, the
+      broker takes a free one.
     - `name_servers`: the addresses (host:port) of name servers where the broker registers.
     - `advertise_host`, `advertise_port`: the remoting address that clients get from name servers.
-      By default it is the address of the name server's or client's own connection.
+      By default it is the broker's address in the connection of the name server or client.
     - `insecure`: allows a `host` that other machines can reach, although there are no users.
     - `users_path`: the file of the users; by default it is `users.json` in `config_folder`.
     - `tls`: TLS of all ports. `name_server_tls`: TLS of the connections to `name_servers`.
@@ -263,8 +265,8 @@ class BrokerConfig:
       `staging_bytes_max` limits the disk space of all staged batches.
     - `delay_levels`, `timer_delay_ms_max`: RocketMQ's messageDelayLevel and timerMaxDelaySec.
     - `timer_pending_max`: the limit of messages that wait for a delivery time. Each takes about 50
-      bytes of memory; acknowledgements have as much space again. `recall_message_enable`: senders
-      may recall them.
+      bytes of memory. Acknowledgements of pop consumers are accepted up to twice the limit.
+      `recall_message_enable`: senders may recall the waiting messages.
     - `enable_mixed_message_type`: topics may have the message type MIXED.
       `enable_topic_message_type_check`: a message of another type than its topic's is refused.
     - `access_message_in_memory_max_ratio`: the percentage of the machine's memory for the log's

@@ -11,10 +11,10 @@ def now_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Returns a time that never goes back, milliseconds from some start of this machine's."""
+    """Returns the monotonic clock in milliseconds; only differences have a meaning."""
     return time.monotonic_ns() // 1_000_000
 
 
 def sleep_ms(duration_ms: int) -> None:
-    """Waits; tests replace it."""
+    """Sleeps; tests replace this function."""
     time.sleep(duration_ms / 1000)

@@ -37,7 +37,7 @@ def credentials_of(tls: TlsConfig) -> grpc.ChannelCredentials:
 
     Without `ca_file` gRPC's list of public authorities applies. Raises TlsFileError.
     """
-    # gRPC reports a file that it cannot use at the first call, without a reason.
+    # A check here, since gRPC reports an unusable file only at the first call, without a reason.
     tls.context()
     return grpc.ssl_channel_credentials(
         _bytes_of(tls.ca_file, is_ca=True),
@@ -58,8 +58,8 @@ def failure_reason(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str
 
     None for other reasons.
 
-    gRPC often reports a time-out alone, so this opens a connection of its own. It takes
-    PROBE_SECONDS at most for each step, and nothing where a proxy is on the way.
+    gRPC often reports only a time-out, so this opens a connection of its own. Each step takes
+    PROBE_SECONDS at most. With a proxy on the way it returns None at once.
     """
     if proxies.proxy_of(endpoint) is not None:
         return None
@@ -79,7 +79,10 @@ def failure_reason(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str
 
 
 def _tried(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str | None:
-    """Returns why a handshake that succeeds is not enough. Raises OSError, ValueError."""
+    """Returns why calls fail after a successful handshake; None for other reasons.
+
+    Raises OSError, ValueError.
+    """
     host = endpoint.rpartition(":")[0].strip("[]")
     context = (tls or TlsConfig(is_verified=False)).context()
     context.set_alpn_protocols(["h2"])
@@ -89,7 +92,7 @@ def _tried(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str | None:
         context.wrap_socket(plain, server_hostname=name) as secured,
     ):
         if tls is None:
-            return f"{endpoint} serves TLS alone; set {names.tls}"
+            return f"{endpoint} serves only TLS; set {names.tls}"
         try:
             # A gRPC server that accepts the client sends its settings at once. In TLS 1.3 it
             # refuses the client's certificate after the client's handshake.
@@ -138,6 +141,6 @@ def _end_of_handshake(endpoint: str, error: OSError, names: TlsNames) -> str:
 
 def _refusal(endpoint: str, names: TlsNames) -> str:
     return (
-        f"{endpoint} refuses the client's certificate, or its lack; check {names.cert} and "
+        f"{endpoint} refuses the client's certificate, or requires one; check {names.cert} and "
         f"{names.key}"
     )

@@ -61,7 +61,7 @@ def connection_options(
         ),
     ] = None,
 ) -> None:
-    """Set the TLS of connections to the broker; ends the command for a wrong combination."""
+    """Sets the TLS of connections to the broker; ends the command if options conflict."""
     given = (tls_ca, tls_certificate, tls_key, tls_server_name)
     try:
         _tls.set(tls_of(TLS_NAMES, *given, is_used=tls))
@@ -126,7 +126,7 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
         except BrokenPipeError:
             leave_pipe()
         except KeyboardInterrupt:
-            # Closing the connection might wait for the call.
+            # A normal end would close the connection, which may wait for the call.
             leave_at_once()
 
 

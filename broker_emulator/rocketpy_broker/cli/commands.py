@@ -55,7 +55,7 @@ def imported(*names: str) -> typer.Typer:
 
 
 def _add_connection_options(group: typer.Typer) -> None:
-    """Adds the options of a connection to each command that has one."""
+    """Adds the options of a connection to each command that connects to a broker."""
     from rocketpy_broker.cli.broker_client import with_connection_options
 
     for each in group.registered_commands:
@@ -84,14 +84,16 @@ def main(
     ] = False,
     access_key: Annotated[
         str,
-        typer.Option(envvar="ROCKETPY_ACCESS_KEY", help="The user, at a broker with users."),
+        typer.Option(
+            envvar="ROCKETPY_ACCESS_KEY", help="The user's access key, for a broker with users."
+        ),
     ] = "",
     secret_key: Annotated[
         str,
         typer.Option(
             envvar="ROCKETPY_SECRET_KEY",
-            help="The user's secret key. Other users of this machine see it here, but not in the "
-            "environment.",
+            help="The user's secret key. As an option, other users of this machine see it; in the "
+            "environment, they do not.",
         ),
     ] = "",
 ) -> None:

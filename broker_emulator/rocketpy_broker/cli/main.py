@@ -1,6 +1,6 @@
 """Entry point of the `rocketpy` command.
 
-It also works without the package's extra: it prints what to install.
+Without the package's extra `broker` it prints the command that installs it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rocketpy_broker.cli.exits import (
 
 
 def main() -> None:
-    """Runs the command line, or prints what to install."""
+    """Runs the command line, or prints the command that installs the broker."""
     _prepare_streams()
     try:
         with interrupts_end_at_once():
@@ -36,7 +36,7 @@ def main() -> None:
             "install the broker with: pip install 'pyspark-rocketpy[broker]'"
         )
     except UnicodeEncodeError:
-        sys.exit("rocketpy: an argument is no valid UTF-8")
+        sys.exit("rocketpy: an argument is not valid UTF-8")
     except OSError as error:
         # The prefix names the program, which the system's error text does not.
         sys.exit(f"rocketpy: {error.strerror or error}")

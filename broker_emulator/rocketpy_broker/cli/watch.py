@@ -39,30 +39,30 @@ class QueryView:
     notes: Sequence[str] = ()
 
 
-def show(frame: QueryView, *, as_json: bool) -> None:
-    """Prints a frame once."""
+def show(view: QueryView, *, as_json: bool) -> None:
+    """Prints a view once."""
     if as_json:
-        for each in frame.objects:
+        for each in view.objects:
             output.print_json(each)
         return
-    output.print_table(frame.columns, frame.rows)
-    for note in frame.notes:
+    output.print_table(view.columns, view.rows)
+    for note in view.notes:
         typer.echo(f"rocketpy: {note}", err=True)
 
 
 def watch(query: Callable[[], QueryView], seconds: float, *, as_json: bool) -> NoReturn:
-    """Shows frames until interrupted. Raises the errors of `query` and KeyboardInterrupt."""
+    """Shows new views until interrupted. Raises the errors of `query` and KeyboardInterrupt."""
     if sys.stdout.isatty() and not as_json:
         _watch_in_place(query, seconds)
     while True:
-        frame = query()
+        view = query()
         time = time_of_ms(SystemClock().now_ms())
         if as_json:
-            for each in frame.objects:
+            for each in view.objects:
                 output.print_json({"time": time, **each})
         else:
             output.print_columns(["time", time])
-            output.print_table(frame.columns, frame.rows)
+            output.print_table(view.columns, view.rows)
             typer.echo()
         output.flush()
         if output.is_abandoned(seconds * 1000):
@@ -72,10 +72,10 @@ def watch(query: Callable[[], QueryView], seconds: float, *, as_json: bool) -> N
 def _watch_in_place(query: Callable[[], QueryView], seconds: float) -> NoReturn:
     with Live(console=Console(), auto_refresh=False) as live:
         while True:
-            frame = query()
-            table = output.table_of(frame.columns, frame.rows)
+            view = query()
+            table = output.table_of(view.columns, view.rows)
             time = time_of_ms(SystemClock().now_ms())
-            table.caption = " · ".join([time, *map(output.printable, frame.notes)])
+            table.caption = " · ".join([time, *map(output.printable, view.notes)])
             live.update(table, refresh=True)
             if output.is_abandoned(seconds * 1000):
                 leave_pipe()

@@ -51,11 +51,11 @@ class BrokerClient(TopicCalls, GroupCalls, MessageCalls, TransactionCalls, Query
             raise ClientError("access_key and secret_key go together; give both, or none")
         seconds: object = timeout_seconds
         if not (isinstance(seconds, int | float) and seconds > 0):
-            raise ClientError(f"timeout_seconds is {seconds!r}, accepted is more than 0")
+            raise ClientError(f"timeout_seconds is {seconds!r}, accepted is a number above 0")
         self.endpoint = endpoint
         self._access_key, self._secret_key = access_key, secret_key
         self._tls = tls
-        # gRPC takes a much longer limit for one that is over.
+        # gRPC would take a much longer time-out as one that has already ended.
         self._timeout_seconds = min(timeout_seconds, CALL_SECONDS_MAX)
         self._is_closed = False
         self._opened = self._connected()
@@ -77,7 +77,8 @@ class BrokerClient(TopicCalls, GroupCalls, MessageCalls, TransactionCalls, Query
     def _connected(self) -> BrokerConnection | None:
         """Returns a new connection; its first call reaches the broker. Raises ClientError.
 
-        A forked process gets None. It calls by its helper, which has a connection of its own.
+        A forked process gets None. Its helper process makes the calls, with a connection of its
+        own.
         """
         if is_forked():
             return None
@@ -108,7 +109,7 @@ class BrokerClient(TopicCalls, GroupCalls, MessageCalls, TransactionCalls, Query
         helper, self._helper = self._helper, None
         if helper is not None and helper.is_usable:
             helper.close()
-        # The connection of a forked process is its parent's.
+        # In a forked process it is the parent's connection.
         if opened is not None and not is_forked():
             opened.close()
 
@@ -145,7 +146,7 @@ def connect(
     `access_key` and `secret_key` belong to a user. `tls` encrypts. Its files are in PEM form: the
     authorities that verify the broker, and the client's own certificate and key. `tls_server_name`
     is the name in the broker's certificate if it is not the endpoint's host. `timeout_seconds`
-    limits each call. Reading and sending of many messages are many calls.
+    limits each call. Many messages are sent and read in many calls.
 
     Raises ClientError for arguments that do not fit together.
     """

@@ -1,4 +1,4 @@
-"""Removal of a broker's contents: all, or all but some."""
+"""Removal of a broker's topics, groups and open transactions, except given ones."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class CallFailedError(ClientError):
         place = f"{endpoint}{proxies.proxy_note(endpoint)}"
         reason = f"the call to {place} failed ({fault}: {details})"
         if fault == "UNIMPLEMENTED":
-            reason = f"{place} answers, but is no rocketpy broker ({details})"
+            reason = f"{place} answers, but is not a rocketpy broker ({details})"
         super().__init__(reason)
         self.endpoint = endpoint
 

@@ -71,7 +71,7 @@ class ResetQueue:
 def list_groups(
     connection: BrokerConnection, *, include_system: bool = False
 ) -> Iterator[groups_pb2.GroupSummary]:
-    """Returns all groups by name. Raises UnreachableError, RefusedError."""
+    """Returns all groups, sorted by name. Raises UnreachableError, RefusedError."""
     request = groups_pb2.ListGroupsRequest(include_system=include_system)
     listing = connection.groups.ListGroups
     return connection.entries(listing, request, "groups", "consumer_group", CHANGE_SECONDS_MAX)
@@ -85,7 +85,7 @@ def get_group(connection: BrokerConnection, group: str) -> Group:
 
 
 def group_topics(connection: BrokerConnection, group: str) -> Iterator[groups_pb2.GroupTopic]:
-    """Returns a group's topics by name. Raises UnreachableError, RefusedError."""
+    """Returns a group's topics, sorted by name. Raises UnreachableError, RefusedError."""
     request = groups_pb2.ListGroupTopicsRequest(consumer_group=group)
     listing = connection.groups.ListGroupTopics
     return connection.entries(listing, request, "topics", "topic", CHANGE_SECONDS_MAX)
@@ -163,6 +163,9 @@ def reset_offsets(
 
 
 def list_clients(connection: BrokerConnection) -> Iterator[groups_pb2.RegisteredClient]:
-    """Returns all clients of all groups, by client id. Raises UnreachableError, RefusedError."""
+    """Returns the clients of all groups, sorted by client id.
+
+    Raises UnreachableError, RefusedError.
+    """
     request = groups_pb2.ListClientsRequest()
     return connection.entries(connection.groups.ListClients, request, "clients", "client_id")

@@ -21,7 +21,7 @@ def advance_clock(
 
 
 def forget_writers(connection: BrokerConnection) -> None:
-    """Removes the state of batch writers and transactions that were given up.
+    """Removes the broker's batch writers, staged blocks and abandoned transactions.
 
     Raises UnreachableError, RefusedError.
     """

@@ -37,7 +37,10 @@ class Topic:
 
 
 def list_topics(connection: BrokerConnection, names: Sequence[str] = ()) -> list[Topic]:
-    """Returns the named topics, or all, by name. Raises UnreachableError, RefusedError."""
+    """Returns the named topics, or all topics, sorted by name.
+
+    Raises UnreachableError, RefusedError.
+    """
     if not names:
         return list(each_topic(connection))
     answer = connection.ask(connection.admin.ListTopics, admin_pb2.ListTopicsRequest(topics=names))
@@ -45,7 +48,10 @@ def list_topics(connection: BrokerConnection, names: Sequence[str] = ()) -> list
 
 
 def each_topic(connection: BrokerConnection, *, include_system: bool = False) -> Iterator[Topic]:
-    """Yields all topics by name, a page at a time. Raises UnreachableError, RefusedError."""
+    """Yields all topics, sorted by name; requests them page by page.
+
+    Raises UnreachableError, RefusedError.
+    """
     request = admin_pb2.ListTopicsRequest(include_system=include_system, count_max=PAGE_COUNT)
     entries = connection.entries(connection.admin.ListTopics, request, "configs", "topic")
     return map(_topic, entries)

@@ -120,7 +120,7 @@ class Cleaner:
         count = self._expired_count(candidates, now_ms)
         if count and not agreed:
             expired = counted(count, "log segment has", "log segments have")
-            logger.info("%s expired if the clock is right; waiting", expired)
+            logger.info("%s expired, but the clock may be wrong; nothing is removed yet", expired)
             return CleanDecision(0, disk_full)
         return CleanDecision(count, disk_full)
 

@@ -1,8 +1,8 @@
 """`QueryMetrics`, the listener for events of streaming queries.
 
 Spark calls it from threads of its own, in the driver, or under Spark Connect in the client. It must
-not raise: Spark Connect drops all listeners of a client when one raises. So it counts and logs
-unreadable events. Its numbers end with the process.
+not raise: Spark Connect drops all listeners of a client when one raises. So the listener counts and
+logs unreadable events. Its numbers end with the process.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class QueryMetrics(StreamingQueryListener):
     """A listener that exports lag, rows and batch times of each running streaming query.
 
     A query's label is its name, or its id if it has none. At most `queries_max` queries have
-    series, and each of them at most `topics_max` topics; the rest is counted. A `registry` accepts
-    one listener only: a second one raises ValueError. `now_ms` returns the time in milliseconds
-    since 1970.
+    series, and each of them for at most `topics_max` topics; the rest is counted. A `registry`
+    accepts one listener only: a second one raises ValueError. `now_ms` returns the time in
+    milliseconds since 1970.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class QueryMetrics(StreamingQueryListener):
             self._series = Series(registry, topics_max)
         except ValueError as error:
             raise ValueError(
-                f"{error}; if the series belong to another QueryMetrics, use it, or close() "
-                "it first"
+                f"{error}; if the series belong to another QueryMetrics, use that one, or call "
+                "its close() first"
             ) from error
         self._queries_max = queries_max
         self._now_ms = now_ms

@@ -19,7 +19,7 @@ from pyspark_rocketpy.offsets import lag_in
 class BatchProgress:
     """Results of one batch. Rates are rows per second, of all sources of the query together.
 
-    `lag` is by topic, of the sources with format rocketpy; None if none of them reports it.
+    `lag` is by topic, of the sources with format rocketpy; None if no source reports it.
     """
 
     query_id: str
@@ -43,8 +43,8 @@ class BatchProgress:
             raise TypeError(f"the progress is {type(content).__name__}, not a JSON object")
         milliseconds = _measured(content, "batchDuration")
         return cls(
-            query_id=_word(content, "id"),
-            run_id=_word(content, "runId"),
+            query_id=_id(content, "id"),
+            run_id=_id(content, "runId"),
             name=str(content.get("name") or ""),
             batch_id=_count(content, "batchId"),
             input_rows=_count(content, "numInputRows"),
@@ -70,7 +70,7 @@ def _lag(sources: object) -> dict[str, int] | None:
     return None if all(report is None for report in reports) else found
 
 
-def _word(content: Mapping[str, object], name: str) -> str:
+def _id(content: Mapping[str, object], name: str) -> str:
     value = content.get(name)
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name} is {_shown(value)}, not an id")

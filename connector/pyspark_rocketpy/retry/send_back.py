@@ -102,7 +102,7 @@ def messages_of(batch: pa.RecordBatch) -> list[MessageToSendBack]:
     levels = batch.column(LEVEL)
     beyond = pc.filter(levels, pc.or_(pc.less(levels, -1), pc.greater(levels, 18)))
     if len(beyond):
-        raise ColumnError(f"delayLevel is {beyond[0].as_py()}; accepted: -1 to 18")
+        raise ColumnError(f"a row's delayLevel is {beyond[0].as_py()}; accepted: -1 to 18")
     ids = batch.column(OFFSET_ID).to_pylist() if OFFSET_ID in batch.schema.names else None
     if OFFSET in batch.schema.names:
         offsets = batch.column(OFFSET).to_pylist()

@@ -54,8 +54,8 @@ class BlockForm:
     """The common form of all blocks of a task; sizes in bytes.
 
     A message larger than a block gets a block of its own. None is larger than `message_bytes_max`.
-    A message's UNIQ_KEY is one of this process. With `has_keys_of_rows`, a row that is written
-    again has the same one.
+    Each message has a new UNIQ_KEY. With `has_keys_of_rows` the key depends on the row instead, so
+    a row that is written again has the same one.
     """
 
     block_bytes_max: int
@@ -78,7 +78,7 @@ class BlockForm:
         block_bytes = min(block_bytes_max, bytes_max)
         if limits.segment_bytes:
             bytes_max = min(bytes_max, limits.segment_bytes - BLANK_BYTES)
-            # Records that wait less than double.
+            # A delayed record grows while it waits, to less than twice its size.
             block_bytes = min(block_bytes, bytes_max // 2)
         return cls(block_bytes, bytes_max, origin, has_keys_of_rows)
 
@@ -158,7 +158,7 @@ class _Part:
         starts = routes.part(bounds[:-1])
         places = np.concatenate(([0], np.cumsum(encoded.sizes, dtype=np.int64)))[bounds]
         records, record_sizes = memoryview(encoded.data), encoded.sizes.astype(">i4").tobytes()
-        for code, queue_id, delay, octets, size_octets in zip(
+        for code, queue_id, delay, record_bounds, size_bounds in zip(
             starts.codes.tolist(),
             starts.queue_ids.tolist(),
             starts.delays.tolist(),
@@ -169,8 +169,8 @@ class _Part:
             yield Block(
                 topic=routes.topics[code],
                 queue_id=queue_id,
-                record_sizes=record_sizes[slice(*size_octets)],
-                records=bytes(records[slice(*octets)]),
+                record_sizes=record_sizes[slice(*size_bounds)],
+                records=bytes(records[slice(*record_bounds)]),
                 delay=delay,
                 is_movable=self.is_movable,
             )

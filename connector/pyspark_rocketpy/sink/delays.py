@@ -25,7 +25,7 @@ TIME_MICROSECONDS_MAX = 253_402_300_799_999_999
 
 
 def delays_of(rows: Rows) -> NDArray[np.int64]:
-    """Returns each row's level; DELAY_TIMED for a row with a time, 0 for no wait.
+    """Returns each row's delay level; DELAY_TIMED for a row with a time, 0 for no delay.
 
     Raises ColumnError.
     """

@@ -1,10 +1,10 @@
 """Routing of rows to topics and queues.
 
-A topic's queues are counted through all its brokers: see WriteQueues. A row with a queueId goes to
+A topic's queues are numbered over all its brokers: see WriteQueues. A row with a queueId goes to
 that queue, at the broker of its brokerName if there are several. Rows of one messageGroup go to one
-queue, by the group's hash and the topic's number of queues. So another number of queues moves
-groups. Order across such a change is kept only by readers that finish the old queue first. All
-other rows are spread over every queue. KnownQueues keeps the topics' queues for a task.
+queue, by the group's hash and the topic's number of queues. So a changed number of queues moves
+groups. Only readers that finish the old queue first keep the order over such a change. All other
+rows are spread over every queue. KnownQueues keeps the topics' queues for a task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.write_values import BatchName, WriteQueues
 from rocketpy_proto.record import java_hashes
 
-# A task's later batches are spread over as many queues as they have this number of rows.
+# The rows for each queue, in a task's batches after its first.
 ROWS_PER_QUEUE_MIN = 5_000
 QUEUE_ID_BITS = 32
 
@@ -39,8 +39,8 @@ Counts: TypeAlias = NDArray[np.int64]
 class RowRoutes:
     """Routes of n rows: row i goes to queue `queue_ids[i]` of `topics[codes[i]]`.
 
-    `delays` are of `delays_of`: rows of one queue with different waits are sent in different
-    blocks.
+    `delays` are the results of `delays_of`: rows of one queue with different delays are sent in
+    different blocks.
     """
 
     topics: Sequence[str]
@@ -54,7 +54,7 @@ class RowRoutes:
 
     @property
     def keys(self) -> Counts:
-        """A number for each row, the same for rows of the same queue that wait alike."""
+        """A number for each row, the same for rows of the same queue with the same delay."""
         return ((self.codes << DELAY_BITS | self.delays) << QUEUE_ID_BITS) | self.queue_ids
 
     @property
@@ -81,10 +81,11 @@ class KnownQueues:
 
 
 class Spread:
-    """Queues of rows that name neither queue nor group, batch by batch of one task.
+    """Choice of queues for rows that name neither queue nor group, over one task's batches.
 
-    The first batch goes to all queues of its topic, so that few rows reach them all. A later batch
-    goes to as many queues as it fills blocks for, starting after the last batch's queues.
+    The first batch goes to all queues of its topic, so that even few rows reach them all. A later
+    batch goes to one queue for each ROWS_PER_QUEUE_MIN rows, starting after the last batch's
+    queues.
     """
 
     def __init__(self, batch: BatchName, partition: int) -> None:
@@ -196,7 +197,8 @@ def _of_columns(
         name = names[brokers[row]]
         raise ColumnError(
             f"column queueId is {given[row]} in {rows.where(row)}; its topic has queues 0 to "
-            f"{nums[row] - 1}{f' at broker {name}' if name else ''}"
+            f"{nums[row] - 1}{f' at broker {name}' if name else ''}: set one of them, or null to "
+            "let the sink choose"
         )
     return np.where(is_given, firsts + given, queue_ids)
 

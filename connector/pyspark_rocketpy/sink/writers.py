@@ -241,5 +241,8 @@ def _micro_batch() -> BatchName:
     assert context is not None, "Spark calls write in tasks only"
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query_id is None or batch_id is None:
-        raise CommitError("the task does not know its streaming query; write with df.write instead")
+        raise CommitError(
+            f"Spark gave the task no query and batch (local properties {QUERY_ID} and {BATCH_ID}); "
+            "write with df.write in foreachBatch instead"
+        )
     return BatchName(query_id, int(batch_id))

@@ -61,7 +61,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """A record, and further values of its bytes."""
+    """A record, and the size, magic and CRC in its bytes."""
 
     record: Record
     size: int
@@ -70,7 +70,7 @@ class DecodedRecord:
 
 
 def encode_record(record: Record) -> bytes:
-    """Returns the record's bytes. The IPv6 bits of sysFlag follow the hosts.
+    """Returns the record's bytes. The hosts determine the IPv6 bits of sysFlag.
 
     Raises UnencodableRecordError.
     """
@@ -78,7 +78,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def encode_with_properties(record: Record, properties: bytes) -> bytes:
-    """Returns the record's bytes as `encode_record`, with properties that are encoded already.
+    """Returns the record's bytes as `encode_record` does, with encoded properties.
 
     Raises UnencodableRecordError.
     """
@@ -231,7 +231,8 @@ def _checked_head(view: memoryview, position: int) -> tuple[int, ...]:
     if magic not in RECORD_MAGICS:
         raise MalformedRecordError(f"unknown magic {magic:#010x}", position)
     if not FIXED_BYTES <= size <= len(view) - position:
-        raise MalformedRecordError(f"size {size} is out of bounds", position)
+        left = len(view) - position
+        raise MalformedRecordError(f"size {size} is not in {FIXED_BYTES}..{left}", position)
     return head
 
 

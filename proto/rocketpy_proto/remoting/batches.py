@@ -1,6 +1,6 @@
 """Body of a batch send: messages of one topic and queue.
 
-    size of all 4 | magic 4 | CRC 4 | flag 4 | body length 4 | body
+    message size 4 | magic 4 | CRC 4 | flag 4 | body length 4 | body
     | properties length 2 | properties
 
 The messages follow each other without gaps. Magic and CRC are 0 and never read. Source:
@@ -51,7 +51,7 @@ def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
 
 
 def decode_batch(body: bytes | memoryview) -> list[BatchMessage]:
-    """Returns the messages, their bodies views of `body`. Raises RemotingFormatError."""
+    """Returns the messages; their bodies are views of `body`. Raises RemotingFormatError."""
     view = memoryview(body)
     messages = []
     position = 0
@@ -67,7 +67,7 @@ def split_batches(
 ) -> Iterator[list[BatchMessage]]:
     """Yields runs of messages, in order, that each fit into one batch.
 
-    A message above `batch_bytes_max` is alone in its run, so that the broker refuses it by name.
+    A message above `batch_bytes_max` is alone in its run, so that the broker refuses only this one.
     """
     run: list[BatchMessage] = []
     run_bytes = 0
@@ -84,12 +84,18 @@ def split_batches(
 def _message_at(view: memoryview, begin: int) -> BatchMessage:
     left = len(view) - begin
     if left < _FIXED_BYTES:
-        raise RemotingFormatError(_WHAT, f"a message at byte {begin} has {left} bytes")
+        raise RemotingFormatError(
+            _WHAT,
+            f"the message at byte {begin} has {left} bytes, fewer than the {_FIXED_BYTES} "
+            "fixed ones",
+        )
     size, _, _, flag, body_length = _HEAD.unpack_from(view, begin)
     body_begin = begin + _HEAD.size
     if not 0 <= body_length <= left - _FIXED_BYTES:
         raise RemotingFormatError(
-            _WHAT, f"a message at byte {begin} has a body of {body_length} of {left} bytes"
+            _WHAT,
+            f"the message at byte {begin} names a body of {body_length} bytes, but {left} bytes "
+            "are left in all",
         )
     body_end = body_begin + body_length
     (properties_length,) = _PROPERTIES_LENGTH.unpack_from(view, body_end)
@@ -98,7 +104,7 @@ def _message_at(view: memoryview, begin: int) -> BatchMessage:
     if properties_length < 0 or end > len(view) or end - begin != size:
         raise RemotingFormatError(
             _WHAT,
-            f"a message at byte {begin} has properties of {properties_length} bytes; "
-            f"it says {size} bytes in all, {left} are left",
+            f"the message at byte {begin} names properties of {properties_length} bytes and a "
+            f"size of {size}, which do not agree; {left} bytes are left",
         )
     return BatchMessage(view[body_begin:body_end], bytes(view[properties_begin:end]), flag)

@@ -49,7 +49,7 @@ def decode_binary_header(encoded: memoryview, body: memoryview) -> RemotingComma
         fields_end = reader.size(_INT32) + reader.position
         if fields_end != len(encoded):
             raise RemotingFormatError(
-                _WHAT, f"its fields end at byte {fields_end} of {len(encoded)}"
+                _WHAT, f"its fields end at byte {fields_end}, but it has {len(encoded)} bytes"
             )
         fields = {}
         while reader.position < fields_end:
@@ -93,7 +93,7 @@ class _Reader:
         left = len(self.encoded) - self.position
         if not 0 <= size <= left:
             raise RemotingFormatError(
-                _WHAT, f"byte {self.position} begins a field of {size} bytes, {left} are left"
+                _WHAT, f"a text at byte {self.position} has {size} bytes, but {left} are left"
             )
         return int(size)
 

@@ -244,7 +244,7 @@ async def test_b13_a_store_that_takes_no_messages_is_backed_up_when_it_is_stoppe
 ) -> None:
     await filled(running, 1)
     running.broker.store.flush_failed(OSError(5, "Input/output error"))
-    with pytest.raises(StoreClosedError, match="backed up when its broker is stopped"):
+    with pytest.raises(StoreClosedError, match="cannot be backed up while its broker runs"):
         await anext(service(running).run())
 
 

@@ -56,7 +56,7 @@ def test_tail_shows_chosen_queues(rocketpy_broker: LocalBroker, topic: str) -> N
     assert bodies(rocketpy_broker, *tail, *both) == ["a", "b", "c", "d"]
     shown = run(rocketpy_broker, *tail, "--queue", "2")
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert f"queue_id is 2, accepted is the id of a queue to read of topic {topic!r}" in (
+    assert f"queue_id is 2, accepted is the id of one of the 2 read queues of topic {topic!r}" in (
         shown.stderr
     )
 
@@ -185,7 +185,7 @@ def test_an_update_to_fewer_queues_says_which_messages_it_hides(
     update = ("topic", "update", topic)
     shown = run(rocketpy_broker, *update, "--queues", "1")
     assert shown.stdout == f"topic {topic} has 1 queue to read and 1 to write\n"
-    assert f"2 messages of removed queues of topic {topic}: hidden" in shown.stderr
+    assert f"2 messages are hidden, not deleted: topic {topic} now has fewer" in shown.stderr
     assert f"`rocketpy topic update {topic} --read-queues 2`" in shown.stderr
     assert [each.text for each in rocketpy_broker.messages(topic)] == ["a", "b"]
     shown = run(rocketpy_broker, *update, "--queues", "2")

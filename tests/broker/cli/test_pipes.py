@@ -216,7 +216,7 @@ def test_an_argument_that_is_no_text_is_refused(
 ) -> None:
     done = popen(rocketpy_broker, *words)
     _, said = done.communicate()
-    assert (done.returncode, said) == (1, "rocketpy: an argument is no valid UTF-8\n")
+    assert (done.returncode, said) == (1, "rocketpy: an argument is not valid UTF-8\n")
 
 
 def test_output_that_cannot_be_written_is_told_in_a_line(rocketpy_broker: LocalBroker) -> None:

@@ -256,5 +256,5 @@ def test_a_message_that_was_sent_back_to_nowhere_is_no_value(
     server: AnsweringServer, connection: BrokerConnection
 ) -> None:
     server.faults["SendBack"] = retry_pb2.SendBackResponse(messages=[retry_pb2.SentBackMessage()])
-    with pytest.raises(UnreadableError, match="which is no destination"):
+    with pytest.raises(UnreadableError, match="destination 0, which this client does not know"):
         TABLE["SendBack"](connection)

@@ -126,7 +126,7 @@ def test_mqadmin_is_refused_by_name(
     grant = ("createAcl", *where, "-s", f"User:{name}", "-r", f"Topic:{TOPIC}")
     for words, problem in (
         (("-a", "Pub", "-d", "Allow", "-i", "10.0.0.0/8"), "sourceIps of resource"),
-        (("-a", "Pub", "-d", "Deny"), "is Deny, accepted with the action All only"),
+        (("-a", "Pub", "-d", "Deny"), "is Deny, which only the action All may have"),
         (("-a", "Pub,Get", "-d", "Allow"), "is 'Get', accepted is Pub, Sub, All"),
     ):
         shown = run(*grant, *words)

@@ -252,7 +252,7 @@ def test_b04_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_bytes(b"")
     store = store_in(place)
-    with pytest.raises(StoreDirectoryError, match="choose a directory you may write"):
+    with pytest.raises(StoreDirectoryError, match="choose a directory that you may write to"):
         store.open()
 
 

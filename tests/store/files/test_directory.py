@@ -114,7 +114,7 @@ def test_a_directory_that_cannot_be_written_is_named(
 
     store = new_store()
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(StoreDirectoryError, match=r"Permission denied.*you may write"):
+    with pytest.raises(StoreDirectoryError, match=r"Permission denied.*you may write to"):
         store.open()
 
 

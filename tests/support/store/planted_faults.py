@@ -191,10 +191,12 @@ PLANTS: dict[str, Plant] = {
     "index offset far": edit_index(
         ENTRY_5 + 4, ">q", 1 << 50, ENTRY_5, f"entry 5 names log offset {1 << 50}, where no"
     ),
-    "index seconds": edit_index(ENTRY_5 + 12, ">i", 7, ENTRY_5, "entry 5 is of second 7"),
-    "index chain": edit_index(ENTRY_5 + 16, ">i", 5, ENTRY_5 + 16, "entry 5 names 5 as the one"),
+    "index seconds": edit_index(ENTRY_5 + 12, ">i", 7, ENTRY_5, "entry 5 has second 7"),
+    "index chain": edit_index(
+        ENTRY_5 + 16, ">i", 5, ENTRY_5 + 16, "entry 5 names entry 5 as the previous"
+    ),
     "index slot": used_slot,
-    "index begin": edit_index(16, ">q", 7, 16, "begin_offset of the header is 7"),
+    "index begin": edit_index(16, ">q", 7, 16, "begin_offset of the header is 7, but "),
     "index end": edit_index(24, ">q", 7, 24, "end_offset of the header is 7"),
     "index slots used": edit_index(32, ">i", 99, 32, "slots_used of the header is 99"),
     "index begin time": edit_index(7, ">B", 7, 0, "begin_timestamp of the header"),
@@ -204,8 +206,10 @@ PLANTS: dict[str, Plant] = {
     "index tail": edit_index(
         ENTRY_5 + 6000, ">i", 7, ENTRY_5 + 6003, "the bytes after the last entry are not zero"
     ),
-    "index file's name": make_file("index/notes.txt", b"", 0, "is no file named by 17 digits"),
-    "index file's size": make_file(f"index/{10**16}", b"x", 0, "has 1 bytes, an index file"),
+    "index file's name": make_file(
+        "index/notes.txt", b"", 0, "is no file with a name of 17 digits"
+    ),
+    "index file's size": make_file(f"index/{10**16}", b"x", 0, "has 1 bytes, but an index file"),
     "checkpoint time": edit_file("checkpoint", 0, FAR, 0, "physicMsgTimestamp is"),
     "checkpoint logics": edit_file("checkpoint", 8, FAR, 8, "logicsMsgTimestamp is"),
     "checkpoint offset": edit_file("checkpoint", 32, FAR, 32, "confirmPhyOffset is"),
@@ -244,7 +248,7 @@ PLANTS: dict[str, Plant] = {
         f"commitlog/{7:020d}", bytes(SEGMENT_BYTES), 0, "is not named by a multiple of 4096"
     ),
     "name of checksums": make_file(
-        "rocketpy/checksums/notes.txt", b"x", 0, "is no file named by 20 digits"
+        "rocketpy/checksums/notes.txt", b"x", 0, "is no file with a name of 20 digits"
     ),
     "checksums of no segment": make_file(
         f"rocketpy/checksums/{90 * SEGMENT_BYTES:020d}",

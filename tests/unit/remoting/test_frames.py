@@ -204,7 +204,7 @@ def test_a_json_header_may_name_a_language_by_its_number(written: bytes, read: L
         (b"\0\0\0\1\xff\0\0\0\0", "utf-8"),
         (b"\xff\xff\xff\xff\0\0\0\0", "-1 bytes"),
         (bytes(8) + b"x", "end at byte"),
-        (bytes(4) + b"\0\0\0\2\x7f\xff", "32767 bytes, 0 are left"),
+        (bytes(4) + b"\0\0\0\2\x7f\xff", "32767 bytes, but 0 are left"),
         (bytes(4) + b"\x7f\xff\xff\xff", "2147483647 bytes"),
         (bytes(4) + b"\0\0\0\3\0\1a", "unpack_from"),
     ],

@@ -60,7 +60,7 @@ def status(as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
 @broker_app.command("promote")
 def promote(
     force: Annotated[
-        bool, typer.Option("--force", help="Promote although the master serves the slave.")
+        bool, typer.Option("--force", help="Promote even while the master serves the slave.")
     ] = False,
     broker_role: Annotated[
         str, typer.Option(help="ASYNC_MASTER, or SYNC_MASTER, which waits for a slave.")
@@ -68,11 +68,11 @@ def promote(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Make a slave the master, once its master is stopped and will not come back as one.
+    """Make a slave the master, after its master was stopped for good.
 
-    The command ends when the broker serves as the master. Clients connect again. Start the old
-    master as a slave of this broker; `rocketpy store align` then removes what only the old master
-    has, and keeps a copy.
+    The command ends when the broker serves as the master. Clients connect again. The old master may
+    come back as a slave of this broker. Before that run `rocketpy store align`: it removes messages
+    that only the old master has, and keeps a copy of them.
     """
     with asking(endpoint) as connection:
         found = promote_slave(connection, role=broker_role, force=force)
@@ -85,8 +85,8 @@ def promote(
         show(fields)
         if not await_master(connection):
             refuse(
-                f"the broker at {endpoint} is promoted, and does not serve as the master yet: its "
-                "log says why. `rocketpy health` succeeds once it serves"
+                f"the broker at {endpoint} is promoted, but does not serve as the master yet. Its "
+                "log has the reason; `rocketpy health` succeeds once it serves"
             )
 
 

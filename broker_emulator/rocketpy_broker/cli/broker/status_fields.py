@@ -18,14 +18,14 @@ Counters = admin_pb2.GetStoreStatisticsResponse
 DAY_MS = 24 * 3_600_000
 
 
-# Lists of the counters that `rocketpy stats` shows.
+# Counters that only `rocketpy stats` shows.
 _LONG = frozenset({"topics", "hasMoreTopics", "putLatencies", "putLatenciesMinute"})
 
 
 def status_fields(
     info: Info, status: Status, counters: Counters, counted: Mapping[str, Statistic]
 ) -> dict[str, object]:
-    """Returns all fields, by the keys of the HTTP API; rates are over 10, 60 and 600 s."""
+    """Returns all fields with the keys of the HTTP API; rates are over 10, 60 and 600 s."""
     used = 1 - status.disk_bytes_free / status.disk_bytes if status.disk_bytes else 0.0
     return {
         **json_of(info),

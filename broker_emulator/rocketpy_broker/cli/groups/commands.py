@@ -54,12 +54,16 @@ Orderly = Annotated[
 RetryQueues = Annotated[
     int | None,
     typer.Option(
-        "--retry-queues", max=INT_MAX, help="retryQueueNums; 0: drop messages that it sends back."
+        "--retry-queues",
+        max=INT_MAX,
+        help="retryQueueNums; 0: drop messages that the group sends back.",
     ),
 ]
 RetryMaxTimes = Annotated[
     int | None,
-    typer.Option(max=INT_MAX, help="retryMaxTimes: redeliveries before it is a dead letter."),
+    typer.Option(
+        max=INT_MAX, help="retryMaxTimes: redeliveries before a message becomes a dead letter."
+    ),
 ]
 BrokerId = Annotated[
     int | None, typer.Option(max=LONG_MAX, help="brokerId: the broker to pull from; 0: the master.")
@@ -194,10 +198,10 @@ def reset(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Move a consumer group to another place of a topic; shows the offsets of each queue.
+    """Reset a consumer group's offsets in a topic; shows the old and new offset of each queue.
 
-    With --force, members that are online get the place with their next pull. The broker ignores
-    their commits until then. A Spark query uses its checkpoint, and this does not move it.
+    With --force, members that are online continue there with their next pull. The broker ignores
+    their commits until then. A Spark query uses its checkpoint, which this command does not change.
     """
     target = _target(to)
     with asking(endpoint) as connection:
@@ -225,7 +229,7 @@ def _target(text: str) -> str | datetime | int:
     if text.isascii() and text.isdecimal():
         if (offset := int(text)) <= LONG_MAX:
             return offset
-        raise typer.BadParameter(f"{text} is no offset", param_hint="--to")
+        raise typer.BadParameter(f"{text} is no offset, limit {LONG_MAX}", param_hint="--to")
     try:
         return parsed_time(text)
     except ValueError as error:
@@ -246,7 +250,7 @@ def delete(
 ) -> None:
     """Delete a consumer group, its progress, its retry topic and its dead letters.
 
-    With --force, the next heartbeat of a member that is online recreates it with defaults.
+    With --force, the next heartbeat of a member that is online recreates the group with defaults.
     """
     with asking(endpoint) as connection:
         found = group_admin.get_group(connection, group)

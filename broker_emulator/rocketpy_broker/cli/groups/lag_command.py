@@ -51,8 +51,8 @@ def lag(
 ) -> None:
     """Show the lag of consumer groups in topics.
 
-    One group and one topic are shown queue by queue. A group without a record at the broker is
-    unknown, and all messages are ahead of it.
+    One group and one topic are shown queue by queue. For a group that the broker does not know, all
+    messages count as its lag.
     """
     topic_names, group_names = (list(dict.fromkeys(given or ())) for given in (topics, groups))
     if not (topic_names or group_names):

@@ -1,6 +1,6 @@
 """`rocketpy message …`: sending and following of messages.
 
-Messages that `send` sent before a crash stay. It checks all lines of a file before the first send.
+`send` checks all lines of a file before it sends the first. Messages sent before a crash stay.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def send(
         str | None,
         typer.Option(
             help="Instead of --body: a file with one body a line, or - for standard input. A pipe "
-            "is read without a body option, too. Empty lines are skipped."
+            "is also read if none of --body, --lines and --file is given. Empty lines are skipped."
         ),
     ] = None,
     as_json: output.AsJson = False,
@@ -117,7 +117,10 @@ def send(
             or delay_level
             or deliver_at
         ):
-            raise typer.BadParameter("with --file, each line has its tags, keys and so on")
+            raise typer.BadParameter(
+                "with --file, each line has its tags, keys, properties, queue and delay; leave out "
+                "their options"
+            )
         _send_lines(topic, file, endpoint, as_json=as_json)
         return
     if delay_level and deliver_at is not None:
@@ -306,7 +309,8 @@ def send_back_to_group(
         typer.Option(
             min=-1,
             max=18,
-            help="Delay level: 0: by its failures; 1 is 1 s, 18 is 2 h; -1: a dead letter.",
+            help="Delay level: 1 is 1 s, 18 is 2 h; 0: by the message's number of failures; -1: a "
+            "dead letter.",
         ),
     ] = 0,
     as_json: output.AsJson = False,

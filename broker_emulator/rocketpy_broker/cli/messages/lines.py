@@ -123,7 +123,7 @@ class MessageLines:
                 yield self._message(line)
             except ValueError as error:
                 raise MessageLineError(
-                    f"{self._path} has changed: line {number}: {error}"
+                    f"{self._path} changed after its check; line {number}: {error}"
                 ) from error
 
     def _message(self, line: bytes) -> OutgoingMessage:

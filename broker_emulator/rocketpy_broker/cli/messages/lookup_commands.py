@@ -86,14 +86,17 @@ class Chosen:
                     return message
         message = view_message(connection, msg_id)
         if self.topic not in {None, message.topic}:
-            refuse(f"message {msg_id} is in topic {message.topic}")
+            refuse(f"message {msg_id} is in topic {message.topic}, not in {self.topic}")
         return message
 
     def _at(self, connection: BrokerConnection, offset: int) -> Message:
         topic, queue_id = self.topic or "", self.queue_id or 0
         message = message_at(connection, topic, queue_id, offset)
         if message is None:
-            refuse(f"no message is at offset {offset} of queue {queue_id} of topic {topic}")
+            refuse(
+                f"no message is at offset {offset} of queue {queue_id} of topic {topic}; see "
+                f"`rocketpy topic describe {topic}` for its offsets"
+            )
         return message
 
 
@@ -137,7 +140,7 @@ def query(
             of_time = " was stored in this time" if since or until else " is in the topic"
             refuse(
                 f"no message with this {'key' if tag is None else 'tag'}{of_time}. "
-                "Delayed messages are there from their delivery on"
+                "Delayed messages are found after their delivery"
             )
         _show(found, as_json=as_json)
 
@@ -169,8 +172,8 @@ def resend(
 ) -> None:
     """Send messages again, as new ones with the same body, tags, keys and properties.
 
-    All of them are found before the first is sent. They get unique ids of their own and the topic's
-    message type. A topic of type DELAY gets them without a delay.
+    The command finds all messages before it sends the first. They get new unique ids and the
+    topic's message type. A topic of type DELAY gets them without a delay.
     """
     chosen = Chosen.of(ids, topic, queue, offset)
     with asking(endpoint) as connection:

@@ -138,10 +138,11 @@ class _HiddenQueues:
 
     def text(self, topic: str) -> str:
         """Returns the warning about hidden messages."""
+        hidden = counted(self.message_count, "message is", "messages are")
         return (
-            f"{counted(self.message_count, 'message')} of removed queues of topic {topic}: hidden, "
-            "not deleted. Give the topic its old number of queues to read them (`rocketpy topic "
-            f"update {topic} --read-queues {self.queue_count}`)"
+            f"{hidden} hidden, not deleted: topic {topic} now has fewer read queues. Give it the "
+            "old number of read queues to read them (`rocketpy topic update "
+            f"{topic} --read-queues {self.queue_count}`)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Base of the calls; forked processes make them in helper processes."""
+"""Base of the calls, which a forked process makes in a helper."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BrokerCalls(ABC):
     def _born_ms(self, _connection: BrokerConnection) -> int | None:
         """Returns the time of a new half message in ms since 1970.
 
-        None: the caller takes this program's time.
+        None means the present time of this program.
         """
         return None
 

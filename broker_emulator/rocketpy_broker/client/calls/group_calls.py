@@ -48,7 +48,7 @@ class GroupCalls(BrokerCalls):
 
     @call
     def groups(self) -> list[str]:
-        """Returns the names of all groups with settings or progress, but the broker's own."""
+        """Returns the names of all groups with settings or progress, except the broker's own."""
         with self._connection() as connection:
             return [found.consumer_group for found in group_admin.list_groups(connection)]
 

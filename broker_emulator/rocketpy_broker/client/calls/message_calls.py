@@ -29,7 +29,7 @@ from rocketpy_broker.messages.stored import Message
 class MessageCalls(BrokerCalls):
     """Calls about the messages of topics, consumer groups and dead letters."""
 
-    # Of the next message without a queue.
+    # The queue of the next message that names no queue.
     _turn = 0
 
     def send(

@@ -1,4 +1,4 @@
-"""Command of another Python process with a module of this package.
+"""Command that runs a module of this package in another process.
 
 `python -m` would put the working directory first in the module path. A project's file `secrets.py`
 there would replace the standard library's module. The command appends the directories of this

@@ -34,8 +34,8 @@ def pulled_messages(
 ) -> tuple[Iterator[Message], int]:
     """Returns the messages of an answer from `offset` on, and the offset after them.
 
-    The messages have all offsets of that range, because the request has no filter. Removed messages
-    are skipped. Raises RefusedError, UnreadableError.
+    The request has no filter, so messages of an answer have no gaps. An answer about removed
+    messages has none, and the offset moves past them. Raises RefusedError, UnreadableError.
     """
     head = response.head
     is_unmatched = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE
@@ -46,7 +46,7 @@ def pulled_messages(
     end = head.next_offset
     try:
         if is_unmatched or not offset < end <= request.offset_end:
-            raise UnexpectedRecordsError(f"{end} as the next offset")
+            raise UnexpectedRecordsError(f"the answer's next offset is {end}")
         block = RecordBlock.parse(response.records[0], decode_sizes(head.record_sizes))
         span = QueueSpan(request.topic, request.queue_id, offset, end)
         block.verify_span(span, is_gapless=True)

@@ -11,7 +11,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2
 def recall_handle(
     connection: BrokerConnection, topic: str, deliver_ms: int, unique_key: str
 ) -> str:
-    """Returns the recall handle of a message with TIMER_DELIVER_MS; it stays valid.
+    """Returns the recall handle of a message; `deliver_ms` is its TIMER_DELIVER_MS.
 
     Raises UnreachableError, RefusedError.
     """

@@ -45,7 +45,8 @@ def send_back(
     raise_refusal(answer.status)
     if answer.to not in _SENT_BACK_TO:
         raise UnreadableError(
-            f"the broker sent {offset_msg_id!r} to {answer.to}, which is no destination"
+            f"the broker sent {offset_msg_id!r} back to destination {answer.to}, which this client "
+            "does not know; is the broker newer?"
         )
     return _SENT_BACK_TO[answer.to]
 
@@ -58,7 +59,7 @@ def dead_letters(
     queue_ids: Collection[int] = (),
     since: datetime | None = None,
 ) -> Iterator[Message]:
-    """Yields the group's dead letters, oldest first: all, or only by key or queue offset.
+    """Yields the group's dead letters, oldest first: all, or only with given keys or offsets.
 
     `queue_ids` limits the queues, and `since` is the first store time. A group without dead letters
     has no topic for them; the iterator is empty then. Raises UnreachableError, RefusedError,

@@ -164,8 +164,8 @@ class MessageSender:
                     continue
                 if response.record_count != len(block.numbers):
                     raise UnreadableError(
-                        f"the broker acknowledges {response.record_count} messages of a block, "
-                        f"which has {len(block.numbers)}"
+                        f"the broker acknowledged {response.record_count} messages of a block of "
+                        f"{len(block.numbers)}"
                     )
                 sent |= _places(block, response)
         return refusals
@@ -182,7 +182,7 @@ class MessageSender:
             yield self._encode(queue_id, numbers, [batch[number] for number in numbers])
 
     def _next_queues(self, count: int) -> Iterator[int]:
-        """Returns queues for `count` messages, one run a queue: the log keeps their order."""
+        """Returns queues for `count` messages, the same for neighbours, to keep their order."""
         if self.turn == ANY_QUEUE:
             return itertools.repeat(ANY_QUEUE, count)
         nums = self.checker.write_queue_nums

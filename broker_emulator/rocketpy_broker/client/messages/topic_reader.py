@@ -24,7 +24,8 @@ from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 PULL_SECONDS_MAX = 30.0
-# Bytes of each queue. A reader has all queues of a topic open; they share READER_BYTES_MAX.
+# Bytes of one queue's response. A reader has all queues of a topic open; they share
+# READER_BYTES_MAX.
 RESPONSE_BYTES_MIN, RESPONSE_BYTES_MAX = 4 << 10, 256 << 10
 READER_BYTES_MAX = 32 << 20
 
@@ -90,7 +91,7 @@ class TopicReader:
         bounds = query_bounds(
             self._connection, self.topic, known=self._positions, wait_ms_max=wait_ms_max
         )
-        ranges = [_news(queue, self._positions) for queue in self._wanted(bounds)]
+        ranges = [_new_range(queue, self._positions) for queue in self._wanted(bounds)]
         self._positions = _ends(bounds)
         return self._read(ranges)
 
@@ -99,7 +100,7 @@ class TopicReader:
         self._positions = _ends(bounds)
         missing = self._queue_ids - self._positions.keys()
         if missing:
-            accepted = f"the id of a queue to read of topic {self.topic!r}, which has {len(bounds)}"
+            accepted = f"the id of one of the {len(bounds)} read queues of topic {self.topic!r}"
             raise ParameterIllegalError("queue_id", min(missing), accepted)
         return self._wanted(bounds)
 
@@ -152,7 +153,7 @@ def _ends(bounds: Sequence[broker_pb2.QueueOffsets]) -> dict[int, int]:
     return {queue.queue_id: queue.max_offset for queue in bounds}
 
 
-def _news(queue: broker_pb2.QueueOffsets, positions: Mapping[int, int]) -> QueueRange:
+def _new_range(queue: broker_pb2.QueueOffsets, positions: Mapping[int, int]) -> QueueRange:
     known = positions.get(queue.queue_id, 0)
     begin = known if known <= queue.max_offset else queue.min_offset
     return QueueRange(queue.queue_id, max(begin, queue.min_offset), queue.max_offset)

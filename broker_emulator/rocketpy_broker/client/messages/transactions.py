@@ -63,7 +63,9 @@ def prepare(
         answer: broker_pb2.AppendResponse = only(list(call), topic)
     raise_refusal(answer.status)
     if answer.record_count != 1:
-        raise UnreadableError(f"the broker acknowledges {answer.record_count} half messages of 1")
+        raise UnreadableError(
+            f"the broker acknowledged {answer.record_count} half messages, but 1 was sent"
+        )
     return Transaction(msg_id, producer_group, answer.physical_offset, answer.queue_offset)
 
 

@@ -169,7 +169,9 @@ class ServerCertificates:
                 ) from error
             context.verify_mode = ssl.CERT_REQUIRED
         if self._contents() != pair:
-            raise CertificateError(f"{path} or its key changes while it is read; it is read again")
+            raise CertificateError(
+                f"{path} or its key changed while the broker read them; it reads both again later"
+            )
         return pair, context
 
 

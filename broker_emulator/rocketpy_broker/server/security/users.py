@@ -220,7 +220,10 @@ class UserTable:
             except FileNotFoundError:
                 known = {}
             except (OSError, ValueError, BrokerError) as error:
-                logger.warning("%s: %s; it is replaced", self.path, error)
+                logger.warning(
+                    "%s cannot be read (%s); it is replaced by the users in memory",
+                    *(self.path, error),
+                )
                 known = self._users
             users = change(known)
             return users, self._write(users)

@@ -168,8 +168,8 @@ class BackupService:
         while True:
             if store.is_sealed:
                 raise StoreClosedError(
-                    f"a store that takes no messages is backed up when its broker is stopped: "
-                    f"{store.refusal}"
+                    "a store that accepts no messages cannot be backed up while its broker runs "
+                    f"({store.refusal}); stop the broker first"
                 )
             if store.flushed_end < end_min:
                 await self._group_commit.flush()

@@ -3,13 +3,14 @@
 Maps: a writer's id to its last decided batch. It also holds the offset in the batches queue before
 which every decision is carried out. A line: CRC-32 of the JSON text as 8 hexadecimal digits, a
 space, JSON, a line feed. A save adds a line for each changed entry, then a line with the offset.
-The last line of a writer counts. The file is replaced when it has more dead lines than live ones.
+The last line of a writer counts. Earlier ones are dead: with more dead lines than live ones the
+file is replaced.
 
-A crash during a save leaves a torn tail, which the next start skips and the next save cuts. Its
-entries are in the log, from the file's last offset on. A crash during a replacement leaves the old
-or the new file. If lines before the tail are damaged, the file is kept as `<name>.broken`, and the
-offset before them counts. The start then reads the missing entries from the log, as far as cleaning
-has left them. RocketMQ has no such file.
+A crash during a save leaves a torn tail, which the next start skips and the next save cuts. The
+tail's entries are in the log, from the file's last offset on. A crash during a replacement leaves
+the old or the new file. If lines before the tail are damaged, a copy is kept as `<name>.broken`,
+and the offset before them counts. The start then reads the missing entries from the log, as far as
+cleaning has left them. RocketMQ has no such file.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class LedgerFile:
         try:
             file._take(data.splitlines(keepends=True))
         except (LookupError, TypeError) as error:
-            raise ValueError(f"a line of the ledger has another form: {error}") from error
+            raise ValueError(f"a line of the ledger has wrong fields: {error}") from error
         if not (file._line_count and isinstance(file.next_offset, int)):
             raise ValueError("no line of the ledger can be read")
 
@@ -127,7 +128,7 @@ class LedgerFile:
         if is_damaged:
             broken = self._path.with_name(self._path.name + ".broken")
             durable.replace_bytes(broken, data)
-            logger.critical("%s: lines are damaged; it is kept as %s", self._path, broken.name)
+            logger.critical("%s has damaged lines; a copy is kept as %s", self._path, broken.name)
         self.must_replace = is_damaged
 
     def _take(self, lines: list[bytes]) -> bool:

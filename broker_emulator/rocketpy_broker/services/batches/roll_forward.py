@@ -1,12 +1,12 @@
 """Rolling forward: a decided batch's messages from staging files to the log.
 
 Frames are appended in the order of the decision, each by an ordinary append. Small neighbours are
-joined, so that 10,000 tasks make few appends. Threads write one frame, and read and check the next
-one meanwhile. So the event loop waits for no file system, and other work runs in between.
+joined, so that 10,000 tasks make few appends. While one thread writes a frame, another one reads
+and checks the next ones. So the event loop never waits for a file system.
 
 Each record carries its number within the decision. After a crash the start finds the last record in
 the log, and continues after it. A frame that cannot be read is logged and skipped. The batch is
-then incomplete, and its completion says so.
+then incomplete, and its completion record says so.
 Source: docs/design/storage.md section 2.3 for the field.
 """
 
@@ -55,8 +55,8 @@ class DecidedBatch:
     """A decided batch that is not stored yet.
 
     Its first `passed` records have been appended or given up. `stored_count` of them are in the
-    log, which must be on disk up to `log_end`. `gaps` are starts and ends of ranges before `passed`
-    that a start did not find in the log. `hindrance` is the reason for the delay.
+    log, before `log_end`. `gaps` are ranges of records before `passed` that the broker's start did
+    not find in the log. `hindrance` is the error that delays the batch, or "".
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DecidedBatch:
         self._waiters: set[asyncio.Future[None]] = set()
 
     def found(self, numbers: NDArray[np.int64]) -> None:
-        """Takes in numbers of records found in the log after the earlier ones; they start at 1."""
+        """Takes in the next numbers of records that a start has found in the log, from 1 on."""
         places = np.concatenate([[self.passed], numbers])
         before = np.flatnonzero(np.diff(places) > 1)
         self.gaps += zip(places[before].tolist(), (places[before + 1] - 1).tolist(), strict=True)
@@ -104,7 +104,7 @@ class DecidedBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The next part of a file; `before` counts the batch's records before it."""
+    """A part of a staging file; `before` counts the batch's records before it."""
 
     before: int
     records: StagedRecords | Unreadable
@@ -127,7 +127,7 @@ class RollForward:
         self._clock = clock
 
     async def run(self, pending: DecidedBatch) -> None:
-        """Appends the missing records. Raises StoreError; the next call continues there."""
+        """Appends the missing records. Raises StoreError; the next call appends the rest."""
         if pending.gaps:
             count = await self._staging.in_thread(lambda: self._deleted_count(pending), long=True)
             pending.stored_count += count
@@ -136,15 +136,15 @@ class RollForward:
         parts = _parts(pending.decision.batch, pending.attempts, pending.passed)
         with contextlib.closing(parts):
             bytes_max = self._store.staging.frame_bytes
-            some = await self._staging.in_thread(lambda: _some(parts, bytes_max))
-            while some:
-                following = self._staging.begin_in_thread(lambda: _some(parts, bytes_max))
+            read = await self._staging.in_thread(lambda: _next_parts(parts, bytes_max))
+            while read:
+                following = self._staging.begin_in_thread(lambda: _next_parts(parts, bytes_max))
                 try:
-                    for part in some:
+                    for part in read:
                         await self._append(pending, part)
                 finally:
                     # A generator must not be closed while a thread runs it.
-                    some = await run_shielded(following)
+                    read = await run_shielded(following)
                 if self._clock.monotonic_ms() - logged_ms >= PROGRESS_MS:
                     logged_ms = self._clock.monotonic_ms()
                     self._log_progress(pending)
@@ -155,11 +155,11 @@ class RollForward:
             _give_up(pending, part.before, records)
             return
         count = len(records.block)
-        # As large sends do: the flush of a small send also flushes all bytes before it.
+        # It waits as a large send does: the next small send must also flush these bytes.
         await self._admission.store_ready(for_bulk=True)
         async with self._admission.turn_to_write():
             await self._admission.store_ready()
-            # A topic's deletion removes its records, appended or not.
+            # Records of a topic that was deleted since the decision count as stored.
             if not self._is_deleted(decision, records):
                 number = first_number(decision.queue_offset, part.before)
                 queue, block, found = records.queue, records.block, records.found
@@ -180,7 +180,7 @@ class RollForward:
     def _deleted_count(self, pending: DecidedBatch) -> int:
         """Returns the number of records in gaps that were skipped because of a deletion. Blocks."""
         decision, gaps = pending.decision, np.array(pending.gaps)
-        # Records in gaps before each bound; the number grows within gaps only.
+        # The number of gap records before each bound; it does not grow between gaps.
         counts = np.cumsum(np.diff(gaps, prepend=gaps[:, :1], axis=1))
         begin, end = int(gaps[0, 0]), int(gaps[-1, 1])
         count = 0
@@ -207,7 +207,7 @@ class RollForward:
 def _give_up(pending: DecidedBatch, before: int, lost: Unreadable) -> None:
     job = pending.decision.batch.job
     logger.critical(
-        "batch %d of writer %r is decided, and has lost %s: %s",
+        "batch %d of writer %r is committed, and has lost %s: %s",
         job.batch_id,
         job.writer_id,
         counted(lost.record_count, "message"),
@@ -216,10 +216,10 @@ def _give_up(pending: DecidedBatch, before: int, lost: Unreadable) -> None:
     pending.passed = before + lost.record_count
 
 
-def _some(parts: Iterator[_Part], bytes_max: int) -> list[_Part]:
-    """Returns the next parts, each of `bytes_max` at most, or one frame. Blocks.
+def _next_parts(parts: Iterator[_Part], bytes_max: int) -> list[_Part]:
+    """Returns the next parts, each of `bytes_max` at most, or of one frame. Blocks.
 
-    It returns several because a small part costs less than its handover to a thread and back.
+    It returns several, since the handover of a small part to a thread costs more than the part.
     """
     some: list[_Part] = []
     taken_bytes = 0
@@ -298,7 +298,7 @@ class _Found:
 
 
 def _found(task: StagedTask, staged: StagedAttempt | None, begin: int) -> Generator[_Found]:
-    """Yields the records of one file from `begin` on; for missing ones the reason."""
+    """Yields the records of one file from `begin` on; for unreadable ones the reason."""
     place, count = begin, task.counts.record_count
     reason = "their staging file is missing"
     try:

@@ -247,7 +247,8 @@ class BatchService:
                 pending.hindrance = str(error)
                 if self._throttle.may_log():
                     logger.warning(
-                        "batch %d of writer %r is decided and waits, as do %d in all: %s",
+                        "batch %d of writer %r is committed, but not stored yet; %d such batches "
+                        "in all: %s",
                         *(job.batch_id, job.writer_id, len(self._pending), error),
                     )
                 await sleep(self._clock, RETRY_MS)

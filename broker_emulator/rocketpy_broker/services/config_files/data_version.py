@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from rocketpy_broker.services.config_files.json_fields import JsonFields
 from rocketpy_proto.model.configs import NO_VERSION, DataVersion
 
-# The field of a file.
+# The field of a table's file.
 DATA_VERSION = "dataVersion"
 _FIELDS = JsonFields(DataVersion)
 

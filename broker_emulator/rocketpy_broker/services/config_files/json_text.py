@@ -1,7 +1,7 @@
 """JSON text in fastjson's layout, as in RocketMQ's configuration files.
 
-One field per line, by name, without nulls. Arrays, and maps with queue ids or levels as keys, are
-on one line. The text is ASCII, whatever Java's default charset is.
+One field per line, sorted by name, without nulls. Arrays, and maps with queue ids or levels as
+keys, are on one line. The text is ASCII, so Java reads it with any default charset.
 Source: RemotingSerializable.toJson(true), docs/design/storage.md section 11.1.
 """
 
@@ -70,5 +70,5 @@ def _one_line(value: object) -> bytes:
         text = _ENCODER.encode(value)
     except UnicodeEncodeError:
         text = b"\xff"
-    # Escapes serve strings of invalid Unicode, too.
+    # Its escapes can also hold strings of invalid Unicode.
     return text if text.isascii() else json.dumps(value, separators=(",", ":")).encode("ascii")

@@ -1,8 +1,8 @@
 """Deliveries in the log that may not be on disk yet.
 
-A delay level is one sequence of deliveries, and so is the timer. Its progress is a series of marks.
-Each mark has the log span of its deliveries, and counts once the disk has that span. Until then a
-start must scan the span. The state is in memory only.
+A delay level is one sequence of deliveries, and so is the timer. The progress of a sequence is a
+series of marks. Each mark has the log span of its deliveries, and counts once the span is on disk.
+Until then a start must scan the span. State is in memory only.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FlushedProgress(Generic[Value]):
         return bool(self._marks)
 
     def flushed(self, end: int) -> Value | None:
-        """Returns the last mark that is on disk, once; None if there is no new one."""
+        """Returns the value of the last mark that is now on disk; None without a new one."""
         value = None
         while self._marks and self._marks[0].end <= end:
             value = self._marks.popleft().value

@@ -1,9 +1,9 @@
-"""Sizes of offset ranges, and their ends within a number of bytes.
+"""Sizes of offset ranges, and range ends within a byte limit.
 
 Sizes come from the units of the consume queues, one unit range per scheduler slot. Ranges are
 measured until their total exceeds a limit. Only one unit range of each later range is measured. The
-caller estimates the rest from it. Blank units and offsets outside the queue have no bytes. A call
-answers the measured ranges when its work time is over, and may stop within a range.
+caller estimates the rest from it. Blank units and offsets outside the queue have no bytes. When its
+work time is over, a call returns the ranges measured so far, and may stop within a range.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class RangeLimitService:
         PermissionDeniedError, QueueIdIllegalError.
         """
         if len(bytes_max) != len(ranges):
-            raise ParameterIllegalError("number of bytes_max", len(bytes_max), str(len(ranges)))
+            accepted = f"{len(ranges)}, one for each range"
+            raise ParameterIllegalError("number of bytes_max", len(bytes_max), accepted)
         if min(bytes_max, default=0) < 0:
             raise ParameterIllegalError("bytes_max", min(bytes_max), "0 or more")
         check_ranges(self._topics, ranges)

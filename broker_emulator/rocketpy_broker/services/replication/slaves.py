@@ -1,8 +1,9 @@
-"""The slaves of a master, and their part of the log.
+"""The slaves of a master, and the log ends that they report.
 
 A slave reports the end of its log after each append. With SYNC_MASTER an acknowledgement waits for
-reports. `in_sync_replicas` gives their number, as in RocketMQ 5. Without it, the report of one
-slave is enough, as in RocketMQ 4. A master without a slave near its log's end then answers at once.
+reports. `in_sync_replicas` gives their number plus one, for the master, as in RocketMQ 5. Without
+it, the report of one slave is enough, as in RocketMQ 4. A master without a slave near its log's end
+then answers at once.
 State is in memory only: slaves connect again after a restart.
 Source: HAService, GroupTransferService, docs/design/cluster.md section 4.
 """
@@ -40,11 +41,11 @@ class SlaveTable:
         self._config = config
         self._log_end = log_end
         self._slaves: dict[int, Slave] = {}
-        # The slaves whose confirmation an acknowledgement needs.
+        # The number of slaves whose reports an acknowledgement needs.
         self._needed = 0
         if config.role is BrokerRole.SYNC_MASTER:
             self._needed = 1 if config.in_sync_replicas is None else config.in_sync_replicas - 1
-        # Listeners that enough slaves may have more of the log now.
+        # Called after `confirmed_end` has grown.
         self.progressed = Listeners[[]]()
         self.confirmed_end = ALL if self._needed == 0 else 0
 
@@ -107,7 +108,7 @@ class SlaveTable:
 
     @property
     def may_be_missing(self) -> bool:
-        """True if nothing waits while no slave is worth a wait, as in RocketMQ 4."""
+        """True if an acknowledgement does not wait while no slave is near, as in RocketMQ 4."""
         return self._config.in_sync_replicas is None
 
     @property
@@ -116,11 +117,11 @@ class SlaveTable:
         return self._config.slave_timeout_ms
 
     def timed_out(self) -> SlaveTimeoutError:
-        """Returns the error of a wait that is over."""
+        """Returns the error of a wait that was too long."""
         return SlaveTimeoutError(self._needed, self.timeout_ms)
 
     def refusal(self) -> SlaveNotAvailableError | None:
-        """Returns the error of a block for which no slave is worth a wait; None for a wait."""
+        """Returns the error of a block if no slave is near; None if the block must wait."""
         if not self.may_be_missing:
             return None
         lag_bytes, lag_bytes_max = self.lag_bytes, self._config.fall_behind_bytes_max

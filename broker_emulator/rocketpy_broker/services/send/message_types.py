@@ -32,7 +32,9 @@ _UNCHECKED = frozenset({None, ANY, MIXED})
 
 
 def check_message_type(topic: TopicConfig, block: RecordBlock, *, may_wait: bool) -> None:
-    """Raises RecordIllegalError for a record of another type. Any thread may call it.
+    """Raises RecordIllegalError for a record of another type than the topic's.
+
+    Any thread may call it.
 
     With `may_wait` a record may have a property that delays it.
     """
@@ -65,7 +67,7 @@ def types_of(block: RecordBlock, *, may_wait: bool) -> NDArray[np.object_]:
             types[_has(block, name)] = DELAY
         lowered = pc.utf8_lower(property_column(block, TRAN_MSG))
         is_half = pc.equal(lowered, "true").fill_null(False).to_numpy(zero_copy_only=False)
-        # Old clients send a failed message again: see `half_message`.
+        # A failed message that an old client sends again is no half message: see `is_half`.
         is_half &= (types != DELAY) | (block.header["reconsume_times"] == 0)
         types[is_half] = TRANSACTION
     return types

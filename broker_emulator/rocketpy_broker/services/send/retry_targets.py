@@ -78,11 +78,14 @@ class RetryTargets:
             raise _not_made(topic.topic) from error
 
     async def sent_to(self, group: SubscriptionGroupConfig) -> None:
-        """Creates the retry topic for a direct send of a client. Raises SendBackError."""
+        """Creates the retry topic for a client that sends to it directly. Raises SendBackError."""
         await self._make(retry_topic(group.group))
 
     async def dead_letters(self, group: SubscriptionGroupConfig) -> QueueKey:
-        """Returns the group's dead-letter queue, ignoring its permission. Raises SendBackError."""
+        """Returns the group's dead-letter queue, whatever its topic's permission.
+
+        Creates the topic if necessary. Raises SendBackError.
+        """
         topic = dead_letter_topic(group.group)
         await self._make(topic)
         return QueueKey(topic, 0)
@@ -108,6 +111,6 @@ class RetryTargets:
 
 def _not_made(topic: str) -> SendBackError:
     return SendBackError(
-        f"topic[{topic}] not exist, and the broker could not create it. Check whether the disk "
-        "is full, or a client deletes the topic"
+        f"topic[{topic}] not exist, and the broker could not create it. Check whether the "
+        "broker's disk is full, or whether a client deletes the topic"
     )

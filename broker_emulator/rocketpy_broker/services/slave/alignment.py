@@ -131,7 +131,10 @@ class LogAlignment:
                 silent_ms = 0 if stream.next_offset > reached else silent_ms + WAIT_MS
                 reached = stream.next_offset
                 if silent_ms > SILENT_MS_MAX:
-                    raise MasterLostError(f"it sends no more than its log up to {reached}")
+                    raise MasterLostError(
+                        f"it has sent nothing of its log after offset {reached} for {silent_ms} "
+                        "ms; try again"
+                    )
         finally:
             stream.close()
         return differs[0] if differs else end

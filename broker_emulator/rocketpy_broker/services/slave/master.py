@@ -352,4 +352,4 @@ def _decoded(decode: Callable[[], Any]) -> Any:
     try:
         return decode()
     except (RemotingError, ValueError) as error:
-        raise MasterRefusedError(f"an answer of it cannot be read: {error!s:.300}") from error
+        raise MasterRefusedError(f"its answer cannot be read: {error!s:.300}") from error

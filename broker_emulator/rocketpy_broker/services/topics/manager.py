@@ -323,7 +323,9 @@ class TopicConfigManager:
         if topic in SEND_FORBIDDEN or topic.startswith(RESERVED_PREFIX):
             raise PermissionDeniedError(f"sending to the system topic {topic!r} is forbidden")
         if not config.perm & Perm.WRITE:
-            raise PermissionDeniedError(f"topic {topic!r} is not writable (perm {config.perm})")
+            raise PermissionDeniedError(
+                f"topic {topic!r} is not writable (perm {config.perm}); set its perm to 2 or 6"
+            )
         # The file of another broker may have a topic without queues; -1 is illegal then.
         if config.write_queue_nums < 1 or not -1 <= queue_id < config.write_queue_nums:
             raise QueueIdIllegalError(topic, queue_id, config.write_queue_nums)
@@ -338,7 +340,9 @@ class TopicConfigManager:
         """
         config = self.get(topic)
         if not config.perm & Perm.READ:
-            raise PermissionDeniedError(f"topic {topic!r} is not readable (perm {config.perm})")
+            raise PermissionDeniedError(
+                f"topic {topic!r} is not readable (perm {config.perm}); set its perm to 4 or 6"
+            )
         if not is_hidden_too and not 0 <= queue_id < config.readable_queues:
             raise QueueIdIllegalError(topic, queue_id, config.readable_queues)
         return config

@@ -2,7 +2,7 @@
 
 The mark is in the field preparedTransactionOffset, which is 0 in ordinary records. A record of a
 decided batch has the decision's tag there, and its number within the decision, from 1. A delivered
-delayed message has a negative number there: the complement of the waiting record's physical offset.
+delayed message has the complement of the waiting record's physical offset there, a negative number.
 So a start finds the progress of each batch and the delayed messages already delivered. Records with
 transaction bits keep RocketMQ's own meaning of the field. The numbers are flushed, torn and cut
 together with their records.
@@ -51,7 +51,7 @@ def number(block: RecordBlock, first: int) -> None:
 
 
 def numbers_of(decision: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns the decision's own marks among `numbers`, as numbers within it."""
+    """Returns the marks among `numbers` that belong to a decision, as numbers within it."""
     is_own = numbers >> _NUMBER_BITS == first_number(decision, 0) >> _NUMBER_BITS
     own: NDArray[np.int64] = numbers[is_own] & ((1 << _NUMBER_BITS) - 1)
     return own
@@ -87,7 +87,7 @@ class BatchMarks:
             yield ~fields[fields < 0]
 
     def halves_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
-        """Yields the half messages of committed records from `begin` on, as physical offsets."""
+        """Yields the physical offsets of the half messages of committed records from `begin` on."""
         return self._fields_from(begin, TRANSACTION_COMMIT)
 
     def _fields_from(self, begin: int, transaction: int) -> Iterator[NDArray[np.int64]]:

@@ -94,8 +94,8 @@ class BackupTarget:
         free, needed = status.f_bavail * status.f_frsize, total_bytes + SPARE_BYTES
         if needed > free:
             raise BackupTargetError(
-                f"the backup takes about {needed} bytes, the disk of {self.folder} has {free} "
-                "free. Free space, or choose another disk"
+                f"the backup takes about {needed} bytes, but the disk of {self.folder} has {free} "
+                "bytes free. Free space, or choose another disk"
             )
 
     def write(self, piece: Piece) -> None:

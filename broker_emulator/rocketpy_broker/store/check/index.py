@@ -34,10 +34,10 @@ COUNT_PLACE = HEADER.itemsize - 4
 Numbers = NDArray[np.int64]
 NO_NUMBERS: Numbers = np.empty(0, np.int64)
 
-# The finding of a field of entries, and its distance from the entry's start.
+# By field of an entry: its distance from the entry's start, and the text of a finding.
 _ENTRY_FINDINGS = {
-    "seconds": (0, "is of second {} since the start of the file, its record of {}"),
-    "previous": (16, "names {} as the one before it in its slot, that is {}"),
+    "seconds": (0, "has second {} since the file's start, but its record has second {}"),
+    "previous": (16, "names entry {} as the previous one of its slot, but that is entry {}"),
 }
 
 
@@ -77,17 +77,17 @@ class _File:
         return self.rebuilt.count == self.end
 
     def next_part(self, end: int) -> _Part | None:
-        """Returns next entries of records below `end`, not necessarily all; None for none."""
+        """Returns the next entries of records below `end`, or some of them; None for none."""
         number = self.rebuilt.count
         entries = self.index.entries[number : min(number + ENTRIES_AT_ONCE, self.end)]
         beyond = entries["physical_offset"] >= end
-        # A single one between entries of the log has a wrong offset.
+        # An entry beyond `end`, followed by one that is not, only has a wrong offset.
         beyond &= np.append(beyond[1:], True)
         entries = entries[: int(np.argmax(beyond))] if beyond.any() else entries
         return _Part(self.path, number, self.position, entries) if len(entries) else None
 
     def rebuild(self, part: _Part, offsets: Numbers, times_ms: Numbers) -> Iterator[Finding]:
-        """Enters the keys of the next entries, and yields differences.
+        """Adds the next entries to the rebuilt head, and yields differences.
 
         The records at `offsets` were stored at `times_ms`; other times are taken from the file.
         """
@@ -107,31 +107,33 @@ class _File:
         different = {name: entries[name] != right.entries[name] for name in _ENTRY_FINDINGS}
         different["seconds"] &= known
         if number == 1:
-            # It counts from the end of the previous file (docs/design/storage.md section 7.3).
+            # A file's first entry counts from the previous file's end
+            # (docs/design/storage.md section 7.3).
             different["seconds"][0] = False
         for name, (place, form) in _ENTRY_FINDINGS.items():
             for run in runs(different[name]):
                 what = form.format(entries[name][run.start], right.entries[name][run.start])
-                text = f"entry {number + run.start} {what} ({len(run)} of them)"
+                text = f"entry {number + run.start} {what} ({_such(run)})"
                 yield Fault(self.path, part.position_of(run.start) + place, text)
 
     def differences(self, *, is_mended: bool) -> Iterator[Finding]:
         """Yields differences of the head.
 
-        A crash may leave values ahead of the count, which the next start corrects: `is_mended`.
+        With `is_mended`, values ahead of the count are no faults: a crash may leave them, and the
+        next start corrects them.
         """
         found, right = self.index.head, self.rebuilt
         for name, field in (HEADER.fields or {}).items():
             value, expected = int(found.header[name]), int(right.header[name])
             if value != expected:
-                text = f"{name} of the header is {value}, by the log it is {expected}"
+                text = f"{name} of the header is {value}, but {expected} by the log"
                 is_fault = not (is_mended and value > expected)
                 yield finding(self.path, field[1], text, is_fault=is_fault)
         wrong = np.flatnonzero(found.slots != right.slots)
         for slot in wrong[:1].tolist():
             text = (
-                f"slot {slot} names entry {found.slots[slot]}, its newest is {right.slots[slot]} "
-                f"({counted(len(wrong), 'slot is', 'slots are')} wrong)"
+                f"slot {slot} names entry {found.slots[slot]}, but its newest is "
+                f"{right.slots[slot]} ({counted(len(wrong), 'slot is', 'slots are')} wrong)"
             )
             is_fault = not (is_mended and (found.slots[wrong] >= self.index.count).all())
             yield finding(self.path, HEADER.itemsize + 4 * slot, text, is_fault=is_fault)
@@ -185,7 +187,7 @@ class IndexCheck:
     def _parts(
         self, end: int, offsets: Numbers = NO_NUMBERS, times_ms: Numbers = NO_NUMBERS
     ) -> Iterator[_Part | Finding]:
-        """Yields the next entries, of records below `end`, and what is wrong within them."""
+        """Yields the next entries, of records below `end`, and the faults in them."""
         while self._file is not None:
             part = self._file.next_part(end)
             if part is not None:
@@ -256,7 +258,7 @@ class IndexCheck:
         for run in runs(extra):
             text = (
                 f"entry {part.number + run.start} names log offset {offsets[run.start]}, "
-                f"where no record has this key ({len(run)} of them)"
+                f"where no record has this key ({_such(run)})"
             )
             yield Fault(part.path, part.position_of(run.start), text)
 
@@ -270,7 +272,7 @@ class IndexCheck:
                 continue
             count, first = len(item.entries), item.entries["physical_offset"][0]
             entries = counted(count, "entry is", "entries are")
-            text = f"{entries} of log offset {first} and beyond the log's end"
+            text = f"{entries} beyond the log's end, from log offset {first} on"
             yield finding(item.path, item.position, text, is_fault=not abnormal)
         if self._missing is not None:
             is_mended = self._context.is_mended(self._missing.offset)
@@ -290,7 +292,7 @@ class IndexCheck:
         is_mended = is_last and self._context.traces.abnormal
         if count > file.fitting:
             entries = counted(count - 1, "entry", "entries")
-            text = f"counts {entries}, at most {file.fitting - 1} fit"
+            text = f"counts {entries}, but at most {file.fitting - 1} fit"
             yield Fault(file.path, COUNT_PLACE, text)
             return
         if not (is_last or file.index.is_full):
@@ -310,21 +312,25 @@ class IndexCheck:
             yield Fault(file.path, 0, "differs from its entry in the manifest")
 
 
+def _such(run: range) -> str:
+    return counted(len(run), "such entry", "such entries")
+
+
 def _pairs(offsets: NDArray[np.integer], hashes: NDArray[np.integer], base: int) -> Numbers:
-    """Returns one number for each log offset, near `base`, and hash."""
+    """Returns a number for each pair of log offset and hash; the offsets are near `base`."""
     near = np.clip(offsets.astype(np.int64), base - 1, base + SPAN_BYTES_MAX) - base
     pairs: Numbers = near << 32 | hashes.astype(np.int64) & 0xFFFFFFFF
     return pairs
 
 
 def _misplaced(path: Path, index_format: IndexFormat) -> str | None:
-    """Returns the reason for which a file is not an index file, or None.
+    """Returns the reason why a file is not an index file, or None.
 
-    A file that is too short counts as cut.
+    A file that was cut after its head is one.
     """
     if not (path.is_file() and path.name.isdecimal() and len(path.name) == NAME_DIGITS):
-        return f"is no file named by {NAME_DIGITS} digits, and is not used"
+        return f"is no file with a name of {NAME_DIGITS} digits, and is not used"
     length = path.stat().st_size
     if not index_format.entries_begin <= length <= index_format.file_bytes:
-        return f"has {length} bytes, an index file {index_format.file_bytes}"
+        return f"has {length} bytes, but an index file has {index_format.file_bytes}"
     return None

@@ -141,7 +141,7 @@ def load_log(folder: Path, segment_bytes: int) -> LoadedLog:
     file_bytes, misplaced = checksums_file_bytes(segment_bytes), []
     for path in sorted(checksums_folder.iterdir()) if checksums_folder.is_dir() else []:
         if not (path.is_file() and is_file_name(path.name)):
-            misplaced.append(Misplaced(path, f"is no file named by {NAME_DIGITS} digits"))
+            misplaced.append(Misplaced(path, f"is no file with a name of {NAME_DIGITS} digits"))
         elif path.stat().st_size != file_bytes:
             reason = f"has {path.stat().st_size} bytes instead of {file_bytes}"
             misplaced.append(Misplaced(path, reason))

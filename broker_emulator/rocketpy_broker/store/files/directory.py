@@ -1,4 +1,4 @@
-"""The use of a store's directory: `lock`, `abort`, flushed mark and manifest.
+"""Use of a store's directory: `lock`, `abort`, flushed mark and manifest.
 
 The running process alone holds `lock`. Its first bytes identify the last broker that started:
 RocketMQ's brokers of any version write `lock` at each start. This broker writes its own word once
@@ -59,7 +59,7 @@ def lock_file(descriptor: int, operation: int, path: Path) -> None:
 def lock_folder(folder: Path, operation: int) -> int | None:
     """Locks a directory by `flock`; returns the descriptor that holds the lock.
 
-    Returns None if the file system has no such locks, such as NFS for directories.
+    Returns None if the file system cannot lock directories; NFS cannot.
     Raises StoreLockedError, and OSError if the directory cannot be opened.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -71,8 +71,8 @@ def lock_folder(folder: Path, operation: int) -> int | None:
     except OSError as error:
         os.close(descriptor)
         logger.warning(
-            "%s cannot be locked as a directory (%s): only its file lock keeps brokers out; "
-            "never remove that file",
+            "directory %s cannot be locked (%s): only the lock of the file `lock` in it keeps "
+            "other brokers out; never remove that file",
             folder,
             error.strerror,
         )
@@ -81,9 +81,9 @@ def lock_folder(folder: Path, operation: int) -> int | None:
 
 
 def started_last_by_us(lock_descriptor: int) -> bool:
-    """True if no other broker has started since this one; an empty file is new. Raises OSError.
+    """True if no other broker has started here since this one. Raises OSError.
 
-    A process that holds the lock must not open the file again: closing it would release the lock.
+    The file is empty in a new directory. It is not opened again: closing it would release the lock.
     """
     return os.pread(lock_descriptor, len(LOCK_WORD), 0) in (LOCK_WORD, b"")
 
@@ -100,7 +100,7 @@ class StoreDirectory:
         self._lock_path = folder / "lock"
         self._lock_descriptor: int | None = None
         self._folder_descriptor: int | None = None
-        # The lock file. No other file gets its inode number while it is open.
+        # The status of the lock file. No other file gets its inode number while it is open.
         self._held: os.stat_result | None = None
         # Set when `check` has found that the lock is lost.
         self.is_lost = False
@@ -124,7 +124,7 @@ class StoreDirectory:
             except OSError as error:
                 reason, way_out = (
                     f"cannot be written ({error.strerror})",
-                    "choose a directory you may write",
+                    "choose a directory that you may write to",
                 )
                 raise StoreDirectoryError(path, reason, way_out) from error
             undo.pop_all()
@@ -182,8 +182,8 @@ class StoreDirectory:
         self.recoveries.started(flushed, abnormal=abnormal)
         if manifest is not None:
             self.save(manifest)
-        # Before the mark: with the mark of a clean stop, this counts as a crash without new
-        # records.
+        # `abort` before the mark: `abort` with the mark of a clean stop counts as a crash without
+        # new records.
         durable.replace_bytes(self._abort, abort_text(os.getpid()).encode())
         self._mark.open()
         self._mark.write(FlushedState(flushed, os.getpid(), clean=False))
@@ -196,7 +196,7 @@ class StoreDirectory:
     def flushed(self, offset: int) -> None:
         """Records that the log is on disk up to `offset`.
 
-        The value survives a kill at once, and a power cut after `flush`.
+        The value survives a kill from now on, and a power cut after `flush`.
         """
         self._mark.write(FlushedState(offset, os.getpid(), clean=False))
 

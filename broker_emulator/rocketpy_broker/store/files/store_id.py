@@ -27,10 +27,11 @@ class OtherStoreError(StoreError):
 
     def __init__(self, wanted: str, own: str) -> None:
         super().__init__(
-            f"the request is for store {wanted:.200}, but this broker serves store {own}: it is "
-            "another broker, or has another data directory. Use the addresses of one broker as "
-            "endpoints, or start it with the directory that has that id in rocketpy/storeId. Or "
-            "start again, as with a new checkpointLocation"
+            f"the request is for store {wanted:.200}, but this broker has store {own}: another "
+            "broker answered, or the broker has another data directory than before. Set endpoints "
+            "to the addresses of one broker, or start the broker with the directory whose file "
+            "rocketpy/storeId has the requested id. Or start the query with a new "
+            "checkpointLocation"
         )
         self.wanted = wanted
         self.own = own
@@ -56,14 +57,14 @@ def load_or_generate(path: Path) -> str:
 
 
 def generate(path: Path) -> str:
-    """Generates an id, saves it in place of any other, and returns it. Raises OSError."""
+    """Generates an id, saves it in place of an older one, and returns it. Raises OSError."""
     drawn = secrets.token_hex(ID_BYTES)
     save(path, drawn)
     return drawn
 
 
 def save(path: Path, store_id: str) -> None:
-    """Saves an id in place of any other. Raises OSError."""
+    """Saves an id in place of an older one. Raises OSError."""
     replace_copies(path, _line_of(store_id))
 
 

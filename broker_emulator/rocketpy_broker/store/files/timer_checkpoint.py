@@ -1,8 +1,9 @@
-"""The file `config/timercheck`: the delivery position of arbitrary-time messages.
+"""The file `config/timercheck`: the delivery position of timer messages.
 
 It has seven int64 in 4,096 bytes, the rest zeros, without a checksum. It is replaced as a whole: a
-crash leaves the old or the new values. The broker uses it at its start and at a clean stop. After a
-crash it is as old as the last clean stop, so RocketMQ misses no pending message.
+crash leaves the old or the new values. The broker reads it at its start, and writes it at a clean
+stop. After a crash it is as old as the last clean stop. So RocketMQ's broker, if it opens the store
+then, misses no pending message.
 
 A broker with timer messages but without this file delivers all due messages again.
 Source: TimerCheckpoint, docs/design/storage.md sections 13.5 and 13.7.
@@ -31,7 +32,7 @@ class TimerCheckpoint:
     """RocketMQ's TimerCheckpoint; times in ms since 1970.
 
     Reading of the timer topic continues at the two queue offsets. Messages below them are
-    delivered. In RocketMQ's own stores, they may also be in its timer log and due after
+    delivered. In a store that RocketMQ wrote, they may instead wait in its timer log, due after
     `last_read_time_ms`.
     """
 
@@ -78,8 +79,8 @@ class TimerCheckpointFile:
             raise StoreDirectoryError(
                 self.path,
                 f"it has {len(content)} bytes instead of {FILE_BYTES}",
-                "restore it from a copy; without the file, the broker delivers timer messages "
-                "again",
+                "restore it from a copy, or remove it: the broker then delivers all due timer "
+                "messages again",
             )
         return TimerCheckpoint.decode(content)
 
@@ -88,7 +89,7 @@ class TimerCheckpointFile:
         durable.replace_bytes(self.path, checkpoint.encode())
 
     def remove_wheel(self) -> None:
-        """Removes RocketMQ's wheel and its log, which RocketMQ rebuilds from the queue.
+        """Removes RocketMQ's timer wheel and timer log, which it rebuilds from the timer topic.
 
         Raises OSError.
         """

@@ -118,7 +118,7 @@ class IndexFile:
         if length > index_format.file_bytes:
             raise StoreDirectoryError(
                 path,
-                f"has {length} bytes, an index file {index_format.file_bytes}",
+                f"has {length} bytes, but an index file has {index_format.file_bytes}",
                 "start with this store's slot and entry counts. Or remove the index folder and "
                 "the store's checkpoint; the broker rebuilds the index from the log",
             )

@@ -1,10 +1,10 @@
 """The open files of all queues, limited in number.
 
-Maps: a queue's files and the start of one of them to its descriptor. The files unused for longest
-are closed first and opened again at their next use. So an unused queue takes no descriptor. If the
-process has no descriptor left, files are closed to free one. Also records the queues written since
-their last flush, so that a flush visits only these. State is in memory only; a crash leaves nothing
-of it. Any thread may use it.
+Maps: a queue and the start of one of its files to the file's descriptor. The least recently used
+file is closed first and opened again at its next use. So an unused queue takes no descriptor. If
+the process has no descriptor left, a file is closed to free one. The module also records the queues
+written since their last flush, so that a flush visits only these. State is in memory only. Any
+thread may use it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Made = TypeVar("Made")
 
 OPEN_FILES_MAX = 256
 OPEN_FILES_MIN = 8
-# Queues may use one part in this number of the process's descriptors.
+# Queues may use the process's descriptors divided by this number.
 SHARE_OF_DESCRIPTORS = 4
 # Above this number of written queues the whole file system is flushed at once: it takes as long as
 # one wait for the disk.
@@ -57,7 +57,7 @@ class Owner(Protocol):
         """Makes written bytes durable. Raises OSError; it may then be called again."""
 
     def take_unflushed(self) -> object:
-        """Returns the bytes written until now; the caller makes them durable."""
+        """Takes over the bytes written until now; the caller makes them durable."""
 
 
 def open_files_max() -> int:
@@ -84,9 +84,9 @@ class OpenFiles:
         return len(self._open)
 
     def get(self, owner: Owner, base: int) -> OpenFile:
-        """Returns the file of `owner` that begins at `base`. Raises OSError.
+        """Returns the file of `owner` that begins at `base`.
 
-        For instance FileNotFoundError.
+        Raises OSError, such as FileNotFoundError.
         """
         key = (owner, base)
         with self.lock:

@@ -192,8 +192,8 @@ def _check_known(option: str, given: Positions, bounds: Bounds) -> None:
         for queue in sorted(queues):
             if queue not in bounds[topic]:
                 raise OffsetError(
-                    f"option {option} names {queue} of topic {topic!r}; it has "
-                    f"{_described(bounds[topic])}"
+                    f"option {option} names {queue} of topic {topic!r}, which has only "
+                    f"{_described(bounds[topic])}; name these"
                 )
 
 

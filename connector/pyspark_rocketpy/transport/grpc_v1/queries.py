@@ -189,7 +189,8 @@ class GrpcOffsetQueries:
         """Raises BrokerError, and OtherStoreError if another store has answered."""
         if self._store_id and response.store_id not in {"", self._store_id}:
             raise OtherStoreError(
-                f"store {self._store_id} was asked, but store {response.store_id} has answered"
+                f"the query reads store {self._store_id}, but store {response.store_id} answered; "
+                "set option endpoints to the addresses of one broker"
             )
         answers.check_topics(response, named)
 

@@ -1,4 +1,4 @@
-"""Retries of calls to the broker of a client configuration."""
+"""Retries of calls to the broker that a client configuration names."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 @contextmanager
 def leaving_other_stores(client: ClientConfig) -> Iterator[None]:
-    """Forgets the process's client if it talks to another store than the required one.
+    """Drops the process's client if its broker has another store than the required one.
 
-    The next call may find the right broker at one of the endpoints again.
+    The next call may then find the right broker at another endpoint.
     """
     try:
         yield
@@ -29,7 +29,7 @@ def leaving_other_stores(client: ClientConfig) -> Iterator[None]:
 
 
 def retries_for(client: ClientConfig, policy: RetryPolicy) -> retries.Retries:
-    """Returns a failure count that forgets the process's client when its connection broke."""
+    """Returns retries that drop the process's client when its connection breaks."""
     return retries.Retries(policy, lambda: forget_client(client))
 
 
@@ -39,7 +39,7 @@ def retried(
     call: Callable[[GrpcClient], T],
     connected: Callable[[ClientConfig], GrpcClient] = client_for,
 ) -> T:
-    """Returns the result of `call`, which must be harmless to repeat and checks its answers itself.
+    """Returns the result of `call`, which must be idempotent and check its answers itself.
 
     Raises ConnectionFailedError, BrokerError.
     """

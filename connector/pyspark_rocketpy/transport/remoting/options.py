@@ -11,7 +11,7 @@ from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 def cluster_config(options: ClusterOptions, connect_timeout_ms: int) -> ClusterConfig:
     """Returns the name servers, timeouts and access keys of the options.
 
-    `connect_timeout_ms` also limits the answer to a request without much work.
+    `connect_timeout_ms` also limits the wait for the answer to a quick request.
     """
     timeouts = Timeouts(connect_timeout_ms, "connectTimeout")
     access = None

@@ -63,7 +63,7 @@ def test_a_broker_that_does_not_serve_is_not_healthy(name: str) -> None:
 
 def test_a_server_that_is_no_broker_is_not_healthy() -> None:
     with health_service(None) as endpoint:
-        said = f"rocketpy: {endpoint} answers, but is no rocketpy broker (Method not found!)"
+        said = f"rocketpy: {endpoint} answers, but is not a rocketpy broker (Method not found!)"
         assert_one_line(ask(endpoint), said)
 
 

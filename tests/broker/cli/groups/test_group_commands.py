@@ -128,7 +128,7 @@ def test_a_group_is_reset_and_told_queue_by_queue(
         (["--to", "latest", "--queue", "-1"], 2, "--queue"),
         (["--to", "soon"], 2, "earliest, latest or an offset"),
         (["--to", "2026-05-01T08:00:00"], 2, "no time zone"),
-        (["--to", "9" * 30], 2, "is no offset"),
+        (["--to", "9" * 30], 2, "is no offset, limit 9223372036854775807"),
         (["--to", "-1"], 2, "--to"),
         ([], 2, "--to"),
     ],

@@ -170,7 +170,7 @@ def test_a_line_beyond_the_limit_is_named(
     [
         ([], 2, "give one of --body, --lines and --file"),
         (["--body", "a", "--file", "-"], 2, "give one of --body, --lines and --file"),
-        (["--file", "-", "--tag", "T"], 2, "with --file, each line has its tags"),
+        (["--file", "-", "--tag", "T"], 2, "with --file, each line has its tags, keys, properties"),
         (["--body", "a", "--property", "shop"], 2, "'shop' is not of the form NAME=VALUE"),
         (["--body", "a", "--property", "=3"], 2, "'=3' is not of the form NAME=VALUE"),
         (["--body", "a", "--property", "p=1", "--property", "p=2"], 2, "'p' is given twice"),

@@ -172,7 +172,7 @@ def test_h04_a_promoted_slave_that_does_not_serve_in_time_is_named(
     done = CliRunner().invoke(app, words)
     server.stop(None).wait()
     assert (done.exit_code, json.loads(done.stdout)["epoch"]) == (1, 1)
-    assert "is promoted, and does not serve as the master yet" in done.stderr
+    assert "is promoted, but does not serve as the master yet" in done.stderr
 
 
 def test_h04_progress_of_an_earlier_master_is_forgotten(tmp_path: Path) -> None:

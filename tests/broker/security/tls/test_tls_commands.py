@@ -72,7 +72,7 @@ def test_a_failure_names_its_reason_and_the_option(broker: LocalBroker, tmp_path
         (["--tls", *secure], "not accepted.*--tls-ca"),
         ([*ca, "--tls-server-name", "other", *secure], "not accepted.*--tls-server-name"),
         ([*ca, *plain], "serves no TLS; leave out --tls"),
-        (secure, "serves TLS alone; set --tls"),
+        (secure, "serves only TLS; set --tls"),
         (["--tls", "--tls-ca", "/no/ca.pem", *secure], "--tls-ca is '/no/ca.pem': No such file"),
         (["--tls-ca", foreign, *secure], "set without --tls"),
         (["--tls-server-name", "h", *secure], "set without --tls"),
@@ -104,7 +104,7 @@ def test_the_client_reports_the_reason_by_its_own_names(broker: LocalBroker) -> 
         broker_info(connection)
     with (
         BrokerConnection(broker.tls_endpoint) as connection,
-        pytest.raises(UnreachableError, match="serves TLS alone; set tls"),
+        pytest.raises(UnreachableError, match="serves only TLS; set tls"),
     ):
         broker_info(connection)
     with pytest.raises(ClientError, match=r"ca_file is '/no/ca\.pem'"):

@@ -318,7 +318,9 @@ def test_scrapes_beside_events_are_whole(exported: Exported) -> None:
 def test_a_registry_takes_one_until_it_is_closed() -> None:
     registry = CollectorRegistry()
     first = QueryMetrics(registry)
-    with pytest.raises(ValueError, match=r"Duplicated .*; .* close\(\) it first"):
+    with pytest.raises(
+        ValueError, match=r"Duplicated .*; .* use that one, or call its close\(\) first"
+    ):
         QueryMetrics(registry)
     first.close()
     first.close()

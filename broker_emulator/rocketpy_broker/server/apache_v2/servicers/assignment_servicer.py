@@ -46,7 +46,10 @@ class AssignmentServicer:
         group, name = group_and_topic(caller, request.group, request.topic)
         topic = self._topics.get(name)
         if not (topic.perm & Perm.READ and topic.readable_queues):
-            raise StatusError(v2.FORBIDDEN, f"topic {name!r} has no readable queue; make one so")
+            raise StatusError(
+                v2.FORBIDDEN,
+                f"topic {name!r} has no readable queue; give it read queues and perm 4 or 6",
+            )
         queue = v2.MessageQueue(
             topic=request.topic,
             broker=v2.Broker(

@@ -1,6 +1,6 @@
 """Expiry of silent clients and of queue locks, every ten seconds.
 
-Each scheduler slot takes the oldest entries only. The delay of other calls does not grow with
+Each scheduler slot takes the oldest entries only. So the delay of other calls does not grow with
 the number of clients. Source: ClientHousekeepingService, docs/design/broker_behaviour.md
 section 4.7; unlike RocketMQ, this broker notifies the rest of the group.
 """

@@ -1,1 +1,1 @@
-"""Assignment of queues to members of groups, and modes of reading."""
+"""Assignment of queues to members of groups, and message request modes."""

@@ -1,4 +1,4 @@
-"""Modes of reading, pull or pop, by topic and group: `config/messageRequestMode.json`.
+"""Message request modes, pull or pop, by topic and group: `config/messageRequestMode.json`.
 
 A change is on disk before it is answered. Source: MessageRequestModeManager,
 docs/design/storage.md section 11.6.
@@ -27,15 +27,15 @@ TABLE = "messageRequestModeMap"
 class MessageRequestMode(Body, frozen=True):
     """The mode of a group in a topic.
 
-    With POP and a `share_count` above 0, a member also pops the queues of as many next members.
-    Otherwise each member pops all queues.
+    With POP and a `share_count` above 0, a member pops its own queues and the next `share_count`
+    members' queues. Otherwise each member pops all queues.
     """
 
     mode: str = PULL
     share_count: Int32 = field(name="popShareQueueNum", default=0)
 
 
-# By group, with the fields of the file that this broker does not know.
+# A mode, and the other fields of its entry in the file.
 _Entry = tuple[MessageRequestMode, Mapping[str, object]]
 Modes = Mapping[str, _Entry]
 _FIELDS = JsonFields(MessageRequestMode)
@@ -70,7 +70,10 @@ class MessageRequestModes:
         ParameterIllegalError, TopicIllegalError, ClientsFullError, OSError.
         """
         if is_retry(topic):
-            raise PermissionDeniedError("retry topic is not allowed to set mode")
+            raise PermissionDeniedError(
+                f"retry topic is not allowed to set mode: {topic!r:.200} is always pulled; name "
+                "another topic"
+            )
         TopicConfigManager.check_name(topic)
         check_group(group)
         if mode.mode not in {PULL, POP}:
@@ -85,8 +88,9 @@ class MessageRequestModes:
 
     def _check_count(self) -> None:
         if sum(map(len, self._table.entries.values())) >= self._count_max:
-            name = "the number of modes of reading"
-            raise ClientsFullError(name, self._count_max, "remove unneeded ones from the file")
+            name = "the number of message request modes"
+            way_out = "stop the broker, and remove unneeded ones from messageRequestMode.json"
+            raise ClientsFullError(name, self._count_max, way_out)
 
 
 def _encode_all(modes: Modes) -> object:

@@ -260,7 +260,7 @@ def _require_progress(
     """
     if header.next_begin_offset <= wanted.offset or not answer.body:
         raise peer.failed(
-            f"answers a pull from offset {wanted.offset} with messages up to "
-            f"{header.next_begin_offset}, {len(answer.body)} bytes of them",
+            f"answers a pull from offset {wanted.offset} with {len(answer.body)} bytes of messages "
+            f"and {header.next_begin_offset} as the next offset",
             is_lasting=True,
         )

@@ -87,8 +87,8 @@ class Connections:
                 finally:
                     entry.lock.release()
         raise peer.failed(
-            f"needs one more connection, limit {self._connections_max}, and all connections wait "
-            "for answers"
+            "gets no connection, because all connections of this process wait for answers, limit "
+            f"{self._connections_max}"
         )
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class Peer:
         """The host, without the brackets of an IPv6 address. Raises ConnectionFailedError."""
         host = self.address.rpartition(":")[0]
         if not host:
-            raise self.failed("has no host:port", is_lasting=True)
+            raise self.failed("is not of the form host:port", is_lasting=True)
         return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
     @property
@@ -41,7 +41,7 @@ class Peer:
         """The port. Raises ConnectionFailedError."""
         port = self.address.rpartition(":")[2]
         if not is_port(port):
-            raise self.failed("has no host:port", is_lasting=True)
+            raise self.failed("is not of the form host:port", is_lasting=True)
         return int(port)
 
     def failed(self, problem: str, *, is_lasting: bool = False) -> ConnectionFailedError:

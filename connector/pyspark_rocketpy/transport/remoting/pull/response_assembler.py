@@ -1,7 +1,7 @@
-"""Assembly of answers to chunks: checked, cut, and without gaps.
+"""Assembly of answers into chunks: checked, cut, and without gaps.
 
-Answers that came together are checked together. They are checked one by one only if something does
-not fit. A gap is a loss, unless a filter may have made it. State is the start of the next chunk.
+Answers that came together are checked together. They are checked one by one only if the check of
+all fails. A gap is a loss, unless a filter may have made it. State is the start of the next chunk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class ResponseAssembler:
-    """The answers of one range; `offset` is the next one that was not delivered."""
+    """The assembler of one range; `offset` is the next offset to deliver."""
 
     def __init__(self, part: QueueRange, *, is_filtered: bool, fails_on_loss: bool) -> None:
         self._range = part
@@ -33,13 +33,13 @@ class ResponseAssembler:
         self.offset = part.begin
 
     def chunks(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
-        """Yields the chunks of answers, joined if they are exactly the requested offsets."""
+        """Yields the chunks of answers, joined if they have exactly the requested offsets."""
         for loss, group in itertools.groupby(answers, lambda answer: answer.loss):
-            its = list(group)
+            adjacent = list(group)
             if loss is None:
-                yield from self._joined(its)
+                yield from self._joined(adjacent)
             else:
-                self._pass_over(its[-1].end, loss)
+                self._pass_over(adjacent[-1].end, loss)
 
     def _joined(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
         begin, end = answers[0].begin, answers[-1].end
@@ -80,10 +80,10 @@ class ResponseAssembler:
         for first, last in records.runs():
             low, high = int(records.offsets[first]), int(records.offsets[last - 1]) + 1
             if low > self.offset:
-                self._pass_over(low, f"the broker's next one is {low}")
+                self._pass_over(low, f"the broker's next message is at offset {low}")
             yield self._chunk(low, high, records.part(first, last))
         if self.offset < end:
-            self._pass_over(end, f"the broker's next one is {end}")
+            self._pass_over(end, f"the broker's next offset is {end}")
 
     def _chunk(self, begin: int, end: int, records: Records | None) -> RecordChunk:
         self.offset = end

@@ -217,7 +217,9 @@ def test_an_answer_that_cannot_be_meant_is_an_error_and_nothing_of_it_is_kept(
 def test_bounds_of_another_store_than_before_are_not_believed(server: AnsweringServer) -> None:
     queries = Subject(server.config, 2).queries
     queries.require_store("12")
-    with pytest.raises(OtherStoreError, match=f"store 12 was asked, but store {STORE_ID} has"):
+    with pytest.raises(
+        OtherStoreError, match=f"query reads store 12, but store {STORE_ID} answered"
+    ):
         queries.bounds(SUBSCRIPTION)
 
 

@@ -92,7 +92,7 @@ def test_a_failure_names_its_reason_and_the_option(
         (secure, replace(own, server_name="other"), "is not accepted .*option tlsServerName"),
         (secure, authority.client(), "refuses the client's certificate.*options tlsCertFile"),
         (secure, authority.client(foreign.issue("c")), "refuses the client's certificate"),
-        (secure, None, "serves TLS alone; set option tls"),
+        (secure, None, "serves only TLS; set option tls"),
         (broker.endpoint, own, "serves no TLS; leave out option tls"),
     ]
     for endpoint, tls, reason in cases:

@@ -148,5 +148,5 @@ def _actions(entry: PolicyEntry) -> Action:
     decisions = {ALLOW: actions, DENY: Action.DENY}
     permitted = chosen(f"decision {shown}", entry.decision or "", decisions)
     if permitted == Action.DENY and actions != Action.ALL:
-        raise UserError(f"decision {shown} is Deny, accepted with the action All only")
+        raise UserError(f"decision {shown} is Deny, which only the action All may have")
     return permitted

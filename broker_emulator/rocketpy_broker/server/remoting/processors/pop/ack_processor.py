@@ -100,7 +100,7 @@ class AckProcessor:
 def _acknowledged(ack: BatchAck, broker_name: str) -> Acknowledged:
     """Returns what an entry of a batch acknowledges. Raises ParameterIllegalError."""
     if ack.retry not in set(TopicKind):
-        raise ParameterIllegalError("r", ack.retry, "the kind of a topic")
+        raise ParameterIllegalError("r", ack.retry, ", ".join(TopicKind))
     if min(ack.pop_ms, ack.invisible_ms, ack.start_offset) < 0:
         raise ParameterIllegalError("so, pt and it", ack.start_offset, "0 or more")
     if ack.pop_ms + ack.invisible_ms > TIME_MS_MAX:

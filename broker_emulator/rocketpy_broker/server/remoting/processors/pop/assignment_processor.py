@@ -1,4 +1,4 @@
-"""Assignments of queues by the broker, and the modes of reading.
+"""Assignments of queues by the broker, and message request modes.
 
 Source: QueryAssignmentProcessor, docs/design/remoting.md section 2.8.
 """

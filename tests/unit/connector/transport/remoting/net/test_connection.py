@@ -246,11 +246,11 @@ def test_closing_ends_what_waits(peers: Peers) -> None:
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
-        ("nowhere", "has no host:port"),
-        (":1", "has no host:port"),
-        ("127.0.0.1:0", "has no host:port"),
-        ("127.0.0.1:65536", "has no host:port"),
-        ("127.0.0.1:٣", "has no host:port"),
+        ("nowhere", "is not of the form host:port"),
+        (":1", "is not of the form host:port"),
+        ("127.0.0.1:0", "is not of the form host:port"),
+        ("127.0.0.1:65536", "is not of the form host:port"),
+        ("127.0.0.1:٣", "is not of the form host:port"),
         ("no\0name:1", "cannot be reached"),
         ("x" * 64 + ":1", "cannot be reached"),
     ],

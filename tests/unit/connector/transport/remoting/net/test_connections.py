@@ -106,7 +106,7 @@ def test_the_one_used_least_lately_makes_room(peers: Peers, connections: Connect
 def test_one_that_is_waited_for_is_not_left(peers: Peers, connections: Connections) -> None:
     pendings = [ask(get(connections, peers(silent))) for _ in range(2)]
     third = peers(silent)
-    with pytest.raises(ConnectionFailedError, match="one more connection, limit 2") as caught:
+    with pytest.raises(ConnectionFailedError, match="wait for answers, limit 2") as caught:
         get(connections, third)
     assert third.address in str(caught.value)
     assert not caught.value.is_lasting
