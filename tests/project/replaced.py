@@ -24,7 +24,7 @@ FREE = (
 # A constant lowered, so that a test is quick.
 LIMITS = """
 SLOW_MS _shares.connection_max _topic_bytes._bytes_max admission.BULK_UNDISPATCHED_MAX
-admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX appender.IN_FLIGHT_MAX
+admission.BULK_UNFLUSHED_BYTES_MAX appender.IN_FLIGHT_MAX
 appender_module.CANCEL_SECONDS_MAX block_module.TAGS_ROWS
 block_module.TAGS_ROWS buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
 candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
@@ -52,7 +52,7 @@ store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
-_channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
+_channel._run_channel_spin_thread columns.parse_properties name.replacement
 name.replacement owner.name processors.decode_compressed store._damaged
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
