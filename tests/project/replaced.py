@@ -50,7 +50,7 @@ store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
-CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
+LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
 _channel._run_channel_spin_thread columns.parse_properties name.replacement
 name.replacement owner.name processors.decode_compressed store._damaged
 """

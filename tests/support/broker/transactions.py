@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from rocketpy_broker.services.transactions.check_service import CheckService
+from rocketpy_broker.services.groups.client_stream import ClientStream
 from rocketpy_proto.rocketpy.v1 import (
     common_pb2,
     groups_pb2,
@@ -17,11 +19,13 @@ from rocketpy_proto.rocketpy.v1 import (
 from tests.broker.delay.test_levels import bodies
 from tests.broker.delay.test_levels import visible as count
 from tests.support.blocks import wire_block
-from tests.support.broker.running_broker import RunningBroker, until
+from tests.support.broker.clients.group_clients import heartbeat
+from tests.support.broker.running_broker import BrokerStarter, RunningBroker, until
 
 __all__ = ["bodies", "count"]
 COMMIT, ROLLBACK = transactions_pb2.COMMIT, transactions_pb2.ROLLBACK
 GROUP = "producers"
+GROUPS = (GROUP, "one", "two")
 
 
 @dataclass
@@ -81,15 +85,16 @@ async def ended(
 
 @dataclass
 class Producer:
-    """A stand-in for the producers that listen, which keeps the checks it gets."""
+    """A client of the producer groups, which keeps the checks that it gets."""
 
-    asked: list[groups_pb2.CheckTransaction] = field(default_factory=list)
-    listens: bool = True
+    _asked: list[groups_pb2.CheckTransaction] = field(default_factory=list)
+    _streams: list[ClientStream] = field(default_factory=list)
 
-    def ask(self, question: groups_pb2.CheckTransaction) -> bool:
-        if self.listens:
-            self.asked.append(question)
-        return self.listens
+    @property
+    def asked(self) -> list[groups_pb2.CheckTransaction]:
+        """All checks so far, with those that a broker has just sent."""
+        self._take_notices()
+        return self._asked
 
     @property
     def halves(self) -> list[Half]:
@@ -97,17 +102,26 @@ class Producer:
             Half(one.transaction_id, one.commit_log_offset, one.queue_offset) for one in self.asked
         ]
 
+    @asynccontextmanager
+    async def listening(self, running: RunningBroker) -> AsyncIterator[None]:
+        """Listens for checks of a broker."""
+        assert (await heartbeat(running, "producer", producers=GROUPS)).code == 0
+        self._streams.append(running.broker.services.groups.clients.open_notices("producer"))
+        yield
+        # A broker that stops drops what its streams hold.
+        self._take_notices()
+
+    def _take_notices(self) -> None:
+        for stream in self._streams:
+            while (notice := stream.take()) is not None:
+                self._asked.append(notice.check_transaction)
+
 
 @pytest.fixture
-def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
-    """Returns a producer that every broker of the test asks."""
+def producer(start_broker: BrokerStarter) -> Producer:
+    """Returns a producer that listens for checks of every broker of the test."""
     producer = Producer()
-    init = CheckService.__init__
-
-    def listening(checks: CheckService, *given: Any) -> None:
-        init(checks, *given[:-1], producer.ask)  # type: ignore[call-arg]
-
-    monkeypatch.setattr(CheckService, "__init__", listening)
+    start_broker.clients.append(producer.listening)
     return producer
 
 
