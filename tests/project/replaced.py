@@ -28,7 +28,7 @@ admission.BULK_UNFLUSHED_BYTES_MAX appender.IN_FLIGHT_MAX
 appender_module.CANCEL_SECONDS_MAX block_module.TAGS_ROWS
 block_module.TAGS_ROWS buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
 candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
-check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES
+checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES
 compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
 compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX crc.OWN_COPIES_MAX
 crc.ROWS crc.ROWS dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX encode.BLOCK_BYTES_MAX
@@ -38,7 +38,7 @@ jobs.ENDED_MAX key_lookup.GAP_MAX key_lookup.limit lag.PLACES_KEPT_MAX lag.READS
 left_work.MESSAGES_MAX left_work.MESSAGES_OF_CONNECTION matching_reader.READ_BYTES
 matching_reader.READ_BYTES message_lines.COPIED_BYTES_MAX message_lines.LINE_BYTES_MAX
 message_store.FRAME_BYTES message_store.FRAME_BYTES offset_processor.BODY_BYTES_MAX
-open_transactions.COUNT_MAX pop_service.POLLING_MAX queries_module.QUERY_QUEUES_MAX
+pop_service.POLLING_MAX queries_module.QUERY_QUEUES_MAX
 queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX queue_lookup.RANGE_UNITS_MAX
 queue_lookup.RANGE_UNITS_MAX render_notebooks.PAGES render_notebooks.SOURCES renewals.COUNT_MAX
 renewals.DUE_MAX renewals.OF_CLIENT_MAX renewals.RENEWED_MS_MAX renewals.RENEWED_MS_MAX
@@ -46,7 +46,7 @@ response_buffer.STEPS response_buffer.UNREAD_BYTES_LIMIT response_buffer.UNREAD_
 roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
 routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
 service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT
-store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
+store_admin_service.ANSWER_BYTES_MAX work_time.WORK_MS_MAX
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import cast
@@ -10,6 +10,8 @@ from typing import cast
 import pytest
 
 from rocketpy_broker.services.groups.client_stream import ClientStream
+from rocketpy_broker.services.send.half_message import HALF_QUEUE
+from rocketpy_broker.services.transactions.messages import OP_QUEUE, OP_TAG, OPERATION, Operation
 from rocketpy_proto.rocketpy.v1 import (
     common_pb2,
     groups_pb2,
@@ -23,6 +25,8 @@ from tests.support.broker.clients.group_clients import heartbeat
 from tests.support.broker.running_broker import BrokerStarter, RunningBroker, until
 
 __all__ = ["bodies", "count"]
+# Settings of a store in which one block may have many half messages.
+LARGE = {"commit_log_segment_bytes": 16 << 20, "consume_queue_file_bytes": 400_000}
 COMMIT, ROLLBACK = transactions_pb2.COMMIT, transactions_pb2.ROLLBACK
 GROUP = "producers"
 GROUPS = (GROUP, "one", "two")
@@ -47,6 +51,23 @@ async def prepare(
     answer = await running.append_block(topic, 1, block)
     assert (answer.status.code, answer.queue_id) == (0, 1), answer.status.remark
     return Half(transaction_id, answer.physical_offset, answer.queue_offset)
+
+
+def append_halves(running: RunningBroker, count: int) -> None:
+    """Appends half messages to their queue, as that many sends would."""
+    given = {"TRAN_MSG": "true", "PGROUP": GROUP, "REAL_TOPIC": "T", "REAL_QID": "1"}
+    named = {name: [value] * count for name, value in given.items()}
+    named["UNIQ_KEY"] = [f"of many {number}" for number in range(count)]
+    block = wire_block(HALF_QUEUE.topic, [b"x"] * count, properties=named)
+    running.broker.store.append(HALF_QUEUE, block.parsed())
+
+
+def append_commits(running: RunningBroker, *commits: Sequence[int]) -> None:
+    """Appends op messages, each with queue offsets of half messages; the next start reads them."""
+    bodies = [",".join(map(str, offsets)).encode() for offsets in commits]
+    named = {OPERATION: [Operation.COMMIT.value] * len(commits)}
+    block = wire_block(OP_QUEUE.topic, bodies, tags=OP_TAG, properties=named)
+    running.broker.store.append(OP_QUEUE, block.parsed())
 
 
 async def end(
