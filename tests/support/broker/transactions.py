@@ -113,7 +113,7 @@ class Producer:
 
     @property
     def asked(self) -> list[groups_pb2.CheckTransaction]:
-        """All checks so far, with those that a broker has just sent."""
+        """All checks so far, including checks that a broker has just sent."""
         self._take_notices()
         return self._asked
 
