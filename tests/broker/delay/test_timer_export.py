@@ -78,10 +78,9 @@ async def test_d04_a_stop_with_nothing_delivered_behind_rolls_nothing(
 
 def export(running: RunningBroker, folder: Path, **limits: int) -> None:
     """Hands over the timer queue within these limits, as a stop does within its own."""
-    delay = running.broker.services.delay
+    store, delay = running.broker.store, running.broker.services.delay
     checkpoint = TimerCheckpointFile(folder / "config" / "timercheck")
-    parts = running.broker.store, delay.timer, delay.progress, checkpoint, running.clock
-    RocketmqExport(*parts, **limits).run()
+    RocketmqExport(store, delay.timer, delay.progress, checkpoint, running.clock, **limits).run()
 
 
 @pytest.mark.parametrize("limit", ["count_max", "bytes_max"])
