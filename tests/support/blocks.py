@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import BlockColumns, Host, RecordBlock, encode_block
+from rocketpy_proto.record.block.record_block import scatter_headers
+from rocketpy_proto.record.sys_flag import COMPRESSED
 
 BORN_HOST = Host.parse("10.0.0.1:54321")
 BORN_MS = 1_700_000_000_000
@@ -54,6 +56,15 @@ def wire_block(
         )
     )
     return WireBlock(bytes(encoded.data), encoded.sizes.astype(">i4").tobytes())
+
+
+def compressed(topic: str, stored: bytes) -> WireBlock:
+    """Returns a message whose body is marked as compressed."""
+    block = wire_block(topic, [stored])
+    parsed = block.parsed()
+    parsed.header["sys_flag"] = COMPRESSED
+    scatter_headers(parsed.data, parsed.positions, parsed.header)
+    return WireBlock(parsed.data.tobytes(), block.record_sizes)
 
 
 def by_queue(queue_id: int, records: bytes, record_sizes: bytes) -> dict[int, WireBlock]:

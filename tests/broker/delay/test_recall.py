@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.recall import recall_handle, recall_message
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.delay.timer import rocketmq_export
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.model.recall_handle import RecallHandle
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.delay.test_levels import advance, bodies, both, visible
+from tests.broker.delay.test_timer_export import export
 from tests.broker.delay.test_times import NOW_MS, send_at
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
@@ -157,12 +158,10 @@ async def test_d03_a_copy_that_was_rolled_behind_its_recall_stays_taken_back(
 
 
 async def test_d04_a_stop_rolls_what_was_sent_behind_a_recall_and_it_comes(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path
 ) -> None:
     """Leaves a copy after the recall at the stop; the next start reads it, too."""
-    monkeypatch.setattr(rocketmq_export, "ROLL_COUNT_MAX", 1)
-    monkeypatch.setattr(rocketmq_export, "SLOT_UNITS", 1)
-    async with start_broker() as running:
+    async with start_crashed(FlushDiskType.ASYNC_FLUSH) as running:
         await running.create_topic("T")
         await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
         assert (await recall(running, handle_of("K1"))).status.code == ResponseCode.SUCCESS
@@ -171,6 +170,7 @@ async def test_d04_a_stop_rolls_what_was_sent_behind_a_recall_and_it_comes(
         await send_at(running, [NOW_MS + 1_000], b"first", UNIQ_KEY="K3")
         await advance(running, 1_500)
         assert await bodies(running) == [b"first"]
+        export(running, tmp_path, count_max=1)
     async with start_broker(clock=ManualClock(NOW_MS + 2_000)) as running:
         assert visible(running, *TIMER_QUEUE) == 6
         await advance(running, 7_000)

@@ -12,10 +12,10 @@ import pytest
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import ConfigFileError
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.delay.timer import rocketmq_export
+from rocketpy_broker.services.delay.timer.rocketmq_export import RocketmqExport
 from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpointFile
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.delay.test_levels import advance, bodies, save_progress, visible
@@ -76,21 +76,28 @@ async def test_d04_a_stop_with_nothing_delivered_behind_rolls_nothing(
         assert visible(running, *TIMER_QUEUE) == 2
 
 
-@pytest.mark.parametrize("bound", ["ROLL_COUNT_MAX", "ROLL_BYTES_MAX"])
+def export(running: RunningBroker, folder: Path, **limits: int) -> None:
+    """Hands over the timer queue within these limits, as a stop does within its own."""
+    store, delay = running.broker.store, running.broker.services.delay
+    checkpoint = TimerCheckpointFile(folder / "config" / "timercheck")
+    RocketmqExport(store, delay.timer, delay.progress, checkpoint, running.clock, **limits).run()
+
+
+@pytest.mark.parametrize("limit", ["count_max", "bytes_max"])
 async def test_d04_beyond_its_bound_a_stop_says_what_rocketmq_will_repeat(
     start_broker: StartBroker,
+    start_crashed: StartBroker,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    bound: str,
+    limit: str,
 ) -> None:
-    monkeypatch.setattr(rocketmq_export, bound, 1)
-    monkeypatch.setattr(rocketmq_export, "SLOT_UNITS", 1)
-    async with start_broker() as running:
+    async with start_crashed(FlushDiskType.ASYNC_FLUSH) as running:
         await running.create_topic("T")
         for number, ms in enumerate([9_000, 1_000, 8_000, 1_000]):
             await send_at(running, [NOW_MS + ms], b"%d" % number)
         await advance(running, 1_100)
+        await until(lambda: visible(running) == 2)
+        export(running, tmp_path, **{limit: 1})
     assert timercheck(tmp_path)[2:4] == (2, 2)
     assert "1 pending timer message could not be appended again" in caplog.text
     assert "RocketMQ would deliver 1 delivered message again" in caplog.text

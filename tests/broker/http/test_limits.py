@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.messages.json_input import json_message
-from rocketpy_broker.server.http.api import endpoint
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.server.http.api.answers import message_json
 from rocketpy_broker.server.http.api.endpoint import LARGE_ANSWERS_MAX, LARGE_ANSWERS_OF_HOST
 from rocketpy_broker.server.http.connections import AHEAD_BYTES_MAX
@@ -124,12 +124,25 @@ def test_a_value_of_any_depth_is_no_text() -> None:
     assert refused == sys.getrecursionlimit() - 1
 
 
+class FaultyClock(ManualClock):
+    """A clock that fails while it is broken."""
+
+    is_broken = False
+
+    def now_ms(self) -> int:
+        if self.is_broken:
+            raise ZeroDivisionError
+        return super().now_ms()
+
+
 async def test_a_failure_is_logged_without_text_of_the_client(
-    running_http: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(endpoint, "check_site", lambda *_: 1 / 0)
-        reply = await ask(running_http, "GET", "/topics/a%0Aforged")
+    clock = FaultyClock()
+    async with start_broker(http_port=0, clock=clock) as running:
+        clock.is_broken = True
+        reply = await ask(running, "GET", "/topics/a%0Aforged")
+        clock.is_broken = False
     assert reply.error == (500, ResponseCode.SYSTEM_ERROR)
     [line] = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert line.startswith("HTTP GET /api/v1/topics/{topic} failed for 127.0.0.1 with ZeroDivision")

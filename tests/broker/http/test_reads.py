@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
-import pytest
-
 from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_broker.server.http.api.answers import BODIES_BYTES_MAX
 from rocketpy_broker.server.http.api.routes import READS, ROUTES
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.http.api_client import ask, get
 from tests.broker.http.schemas import faults
-from tests.support.blocks import BORN_MS, wire_block
+from tests.support.blocks import BORN_MS, compressed, wire_block
 from tests.support.broker.clients.group_clients import consumer, heartbeat, listening
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
@@ -163,17 +163,18 @@ async def test_messages_of_a_queue_are_paged_by_their_bytes(start_broker: StartB
 
 
 async def test_a_long_body_is_cut_unless_its_message_is_asked_for_alone(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr("rocketpy_broker.server.http.api.answers.BODIES_BYTES_MAX", 7)
-    text = "äöü"
+    long, text = "x" * (BODIES_BYTES_MAX - 1), "äöü"
     async with start_broker(http_port=0) as running:
         await running.create_topic("orders", queues=1)
-        await running.append("orders", 0, text.encode(), text.encode(), b"x")
+        block = compressed("orders", zlib.compress(long.encode()))
+        await running.append_block("orders", 0, block)
+        await running.append("orders", 0, text.encode(), b"x")
         page = await get(running, "/topics/orders/queues/0/messages")
         alone = await get(running, "/topics/orders/queues/0/messages?offset=1&offsetEnd=2")
     first, second, third = page["messages"]
-    assert (first["body"], "bodyIsCut" in first) == (text, False)
+    assert (first["body"] == long, "bodyIsCut" in first) == (True, False)
     assert (second["body"], second["bodyIsCut"]) == ("", True)
     assert third["body"] in {"", "x"}
     assert alone["messages"][0]["body"] == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy_broker.services.retry.service import CALL_BYTES_MAX
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
@@ -196,12 +197,11 @@ async def test_r01_one_call_takes_a_thousand_messages_each_with_its_own_status(
 
 
 async def test_r01_a_call_with_many_bytes_answers_for_the_first_messages(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr("rocketpy_broker.services.retry.service.CALL_BYTES_MAX", 300_000)
-    async with start_broker() as running:
+    async with start_broker(commit_log_segment_bytes=16 << 20) as running:
         await running.create_topic("T")
-        offset = await send(running, b"x" * 100_000)
+        offset = await send(running, b"x" * (CALL_BYTES_MAX // 4))
         answer = await answered(running, *[Meant(offset)] * 50)
         assert len(answer.messages) == 4
         assert count(running, SCHEDULE_TOPIC, 2) == 4

@@ -18,11 +18,12 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.runtime.process_tuning import raise_descriptor_limit
 from rocketpy_broker.server.apache_v2.handlers import SERVICE
 from rocketpy_broker.server.calls import failure_log, guard
 from rocketpy_broker.server.calls.failure_log import FailureLog
 from rocketpy_broker.server.calls.stream_limits import TooManyCallsError
-from rocketpy_broker.server.grpc import server
+from rocketpy_broker.server.grpc.server import CONNECTIONS_MAX
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
@@ -250,13 +251,11 @@ async def test_n14_streams_of_reflection_take_no_place_of_other_streams(
         assert await refused.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_n14_connections_beyond_the_bound_are_closed(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "CONNECTIONS_MAX", 2)
-    async with start_broker() as running, AsyncExitStack() as closing:
+async def test_n14_connections_beyond_the_bound_are_closed(running: RunningBroker) -> None:
+    raise_descriptor_limit()
+    async with AsyncExitStack() as closing:
         await running.create_topic("T")
-        opened = [RawConnection() for _ in range(3)]
+        opened = [RawConnection() for _ in range(CONNECTIONS_MAX + 1)]
         for each in opened:
             await each.open(running.ready.port)
             closing.push_async_callback(each.close)

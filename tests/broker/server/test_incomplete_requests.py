@@ -12,10 +12,10 @@ import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.server.calls import incomplete_requests
 from rocketpy_broker.server.calls.incomplete_requests import (
     CROWDED_MS_MAX,
     INTERVAL_MS,
+    PEERS_MAX,
     READS_MAX,
     READS_OF_CONNECTION,
     UNFINISHED_MS_MAX,
@@ -189,16 +189,13 @@ async def test_n14_a_request_that_comes_while_its_call_is_ended_is_not_taken_up(
             await slow.come()
 
 
-async def test_n14_connections_are_forgotten_the_longest_unused_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(incomplete_requests, "PEERS_MAX", 10)
+async def test_n14_connections_are_forgotten_the_longest_unused_first() -> None:
     async with all_calls() as calls:
-        begun = await calls.begin(15)
-        for each in begun:
-            await each.come()
-        is_known = [calls.unfinished.has_called(each.peer()) for each in begun]
-        assert is_known == [False] * 5 + [True] * 10
+        while len(calls.all) <= PEERS_MAX:
+            for each in await calls.begin(READS_MAX):
+                await each.come()
+        is_known = [calls.unfinished.has_called(each.peer()) for each in calls.all]
+        assert is_known == [False] * (len(is_known) - PEERS_MAX) + [True] * PEERS_MAX
 
 
 async def test_n14_ended_requests_are_told_of_once_a_minute(

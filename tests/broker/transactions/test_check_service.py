@@ -119,16 +119,15 @@ async def test_t04_an_old_transaction_is_given_up_without_counting(
 
 
 async def test_t04_rounds_without_a_producer_count_too(
-    start_broker: StartBroker, producer: Producer, caplog: pytest.LogCaptureFixture
+    running: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await prepare(running, "a")
-        producer.listens = False
-        await rounds(running, 14)
-        producer.listens = True
+    await running.create_topic("T")
+    await prepare(running, "a")
+    await rounds(running, 14)
+    producer = Producer()
+    async with producer.listening(running):
         await rounds(running, 2)
-        assert len(producer.asked) == 1
+    assert len(producer.asked) == 1
     assert "1 transaction: no producer of the group listens" in caplog.text
     assert f"'a' of producer group '{GROUP}'" in caplog.text
 

@@ -9,8 +9,9 @@ import pytest
 
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.transactions import check_service, open_transactions
+from rocketpy_broker.services.transactions.check_service import WAITING_HALVES_MAX
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, OpMessage
+from rocketpy_broker.services.transactions.open_transactions import COUNT_MAX
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model import OP_TOPIC
 from rocketpy_proto.model import TRANSACTION_GROUP as CHECKERS
@@ -24,8 +25,11 @@ from tests.support.broker.running_broker import RunningBroker, StartBroker, unti
 from tests.support.broker.transactions import (
     COMMIT,
     GROUP,
+    LARGE,
     Half,
     Producer,
+    append_commits,
+    append_halves,
     bodies,
     count,
     end,
@@ -125,16 +129,17 @@ async def test_t02_what_could_be_prepared_can_be_committed(at: str, running: Run
 
 
 async def test_t04_one_message_that_is_not_asked_after_holds_no_memory_of_others(
-    start_broker: StartBroker, producer: Producer, monkeypatch: pytest.MonkeyPatch
+    start_broker: StartBroker,
 ) -> None:
-    monkeypatch.setattr(check_service, "WAITING_HALVES_MAX", 20)
-    async with start_broker() as running:
+    async with start_broker(**LARGE) as running:
         await running.create_topic("T")
         await prepare(running, "patient", CHECK_IMMUNITY_TIME_IN_SECONDS="200000")
-        for number in range(50):
-            await end(running, await prepare(running, f"{number}"), COMMIT)
-        await rounds(running, 3)
+        append_halves(running, WAITING_HALVES_MAX)
+        append_commits(running, range(1, WAITING_HALVES_MAX + 1))
+    async with start_broker(**LARGE) as running:
         table = running.broker.services.transactions.service._table
+        assert len(table._ended) == WAITING_HALVES_MAX
+        await rounds(running, 3)
         assert len(table._ended) < 10
 
 
@@ -160,7 +165,7 @@ async def commit_offset(running: RunningBroker, offset: int) -> int:
 
 
 async def test_n11_a_list_of_open_transactions_does_not_hold_their_bodies(
-    producer: Producer, running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+    running: RunningBroker,
 ) -> None:
     await running.create_topic("T")
     for number in range(40):
@@ -169,9 +174,11 @@ async def test_n11_a_list_of_open_transactions_does_not_hold_their_bodies(
     found = await listing.open(transactions_pb2.ListTransactionsRequest())
     assert len(found.transactions) == 40
     assert found.ByteSize() < 1 << 20
-    monkeypatch.setattr(open_transactions, "COUNT_MAX", 30)
+    append_halves(running, COUNT_MAX - 39)
+    await until(lambda: listing.open_count > COUNT_MAX)
     page = await listing.open(transactions_pb2.ListTransactionsRequest())
-    assert [*page.transactions] == found.transactions[:30]
+    assert page.transactions[:40] == [*found.transactions]
+    assert len(page.transactions) == COUNT_MAX
     assert (page.is_complete, found.is_complete) == (False, True)
 
 

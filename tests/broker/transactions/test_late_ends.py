@@ -7,11 +7,18 @@ from itertools import pairwise
 import pytest
 
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.transactions import table
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, Operation, OpMessage
 from rocketpy_broker.services.transactions.table import PASSED_A_STEP, TransactionTable
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.transactions import COMMIT, end, prepare, rounds
+from tests.support.broker.transactions import (
+    COMMIT,
+    LARGE,
+    append_commits,
+    append_halves,
+    end,
+    prepare,
+    rounds,
+)
 
 COUNT = 3 * PASSED_A_STEP + 7
 
@@ -44,22 +51,25 @@ def progress(running: RunningBroker) -> tuple[int, int]:
 
 @pytest.mark.parametrize("how", ["a round of checks", "a clean stop"])
 async def test_n12_t05_a_round_and_a_stop_pass_over_all_of_them(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, how: str
+    start_broker: StartBroker, how: str
 ) -> None:
-    monkeypatch.setattr(table, "PASSED_A_STEP", 2)
-    async with start_broker() as running:
+    count = PASSED_A_STEP + 7
+    async with start_broker(**LARGE) as running:
         await running.create_topic("T")
-        halves = [await prepare(running, str(number)) for number in range(10)]
-        for half in reversed(halves):
-            assert await end(running, half, COMMIT) == 0
-        assert progress(running) < (10, 10)
+        oldest = await prepare(running, "oldest")
+        append_halves(running, count - 1)
+        append_commits(running, *[[offset] for offset in range(count - 1, 0, -1)])
+    async with start_broker(clock=running.clock, **LARGE) as running:
+        assert await end(running, oldest, COMMIT) == 0
+        assert progress(running) == (PASSED_A_STEP, 0)
         if how == "a round of checks":
             await rounds(running)
-            assert progress(running) == (10, 10)
-    async with start_broker(clock=running.clock) as running:
-        assert progress(running) == (10, 10)
+            assert progress(running) == (count, count)
+    async with start_broker(clock=running.clock, **LARGE) as running:
+        assert progress(running) == (count, count)
         store = running.broker.store
-        assert [store.range_of(each).max_offset for each in (HALF_QUEUE, OP_QUEUE)] == [10, 10]
+        ends = [store.range_of(each).max_offset for each in (HALF_QUEUE, OP_QUEUE)]
+        assert ends == [count, count]
         committed = running.broker.services.offsets.offsets._consumers
         group = "CID_RMQ_SYS_TRANS"
-        assert [committed.query(group, *each) for each in (HALF_QUEUE, OP_QUEUE)] == [10, 10]
+        assert [committed.query(group, *each) for each in (HALF_QUEUE, OP_QUEUE)] == ends

@@ -33,10 +33,9 @@ async def test_n14_half_messages_of_a_deleted_topic_leave_one_line(
 
 
 async def test_n14_a_round_without_producers_leaves_one_short_line(
-    start_broker: StartBroker, producer: Producer, caplog: pytest.LogCaptureFixture
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Covers names of 32 kB, of which each byte takes four in a log."""
-    producer.listens = False
     async with start_broker() as running:
         await running.create_topic("T")
         for _ in range(COUNT):

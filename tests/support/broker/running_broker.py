@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -127,16 +127,23 @@ async def serving(
 StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]
 
 
-@pytest.fixture
-def start_broker(tmp_path: Path) -> StartBroker:
-    """Returns a function that starts brokers in one directory, with more configuration.
+@dataclass(frozen=True)
+class BrokerStarter:
+    """A function that starts brokers in one directory, with more configuration.
 
     `folder` is a part of that directory, for a test of several stores. A broker that `is_believing`
-    treats its clock as brokers treat the machine's.
+    treats its clock as brokers treat the machine's. Each broker serves within the blocks of all
+    `clients`.
     """
 
+    path: Path
+    clients: list[Callable[[RunningBroker], AbstractAsyncContextManager[None]]] = field(
+        default_factory=list
+    )
+
     @asynccontextmanager
-    async def start(
+    async def __call__(
+        self,
         flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH,
         limits: Limits | None = None,
         clock: ManualClock | None = None,
@@ -152,7 +159,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
             "stop_grace_ms": 500,
         }
         config = BrokerConfig(
-            tmp_path / folder,
+            self.path / folder,
             port=0,
             flush_disk_type=flush,
             limits=limits or Limits(),
@@ -162,10 +169,17 @@ def start_broker(tmp_path: Path) -> StartBroker:
         async with (
             serving(broker.serve_until) as ready,
             grpc.aio.insecure_channel(f"127.0.0.1:{ready.port}") as channel,
+            AsyncExitStack() as stack,
         ):
-            yield RunningBroker(broker, clock, ready, channel)
+            running = RunningBroker(broker, clock, ready, channel)
+            for client in self.clients:
+                await stack.enter_async_context(client(running))
+            yield running
 
-    return start
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> BrokerStarter:
+    return BrokerStarter(tmp_path)
 
 
 @pytest.fixture

@@ -65,12 +65,18 @@ class RocketmqExport:
         progress: DeliveryProgress,
         checkpoint: TimerCheckpointFile,
         clock: Clock,
+        *,
+        count_max: int = ROLL_COUNT_MAX,
+        bytes_max: int = ROLL_BYTES_MAX,
     ) -> None:
+        """Takes in the limits of what is rolled."""
         self._store = store
         self._timer = timer
         self._progress = progress
         self._checkpoint = checkpoint
         self._clock = clock
+        self._count_max = count_max
+        self._bytes_max = bytes_max
 
     def run(self) -> None:
         """Rolls messages as far as needed, and writes timercheck. Raises OSError."""
@@ -127,10 +133,11 @@ class RocketmqExport:
 
     def _roll(self, offsets: NDArray[np.int64]) -> int:
         """Appends these messages again, within the limits; returns how many were handled."""
-        count, left_bytes = 0, ROLL_BYTES_MAX
-        while count < min(len(offsets), ROLL_COUNT_MAX) and left_bytes > 0:
-            wanted = offsets[count : count + SLOT_UNITS]
-            found = self._store.random_reader.read(TIMER_QUEUE, wanted, SLOT_BYTES)
+        count, left_bytes = 0, self._bytes_max
+        offsets = offsets[: self._count_max]
+        while count < len(offsets) and left_bytes > 0:
+            wanted, bytes_max = offsets[count : count + SLOT_UNITS], min(SLOT_BYTES, left_bytes)
+            found = self._store.random_reader.read(TIMER_QUEUE, wanted, bytes_max)
             block = found.block.filter(~self._is_deleted(found.block))
             try:
                 if len(block):

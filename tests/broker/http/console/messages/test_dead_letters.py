@@ -9,15 +9,13 @@ from rocketpy_broker.server.http.api.calls import RESENDS_MAX, Resends
 from rocketpy_broker.server.http.console.renderer import time_shown
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.properties import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQ_KEY
-from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.http.api_client import ask, get
 from tests.broker.http.console.topic_browser import NONE, Browser
-from tests.support.blocks import WireBlock, wire_block
+from tests.support.blocks import compressed, wire_block
 from tests.support.broker.running_broker import RunningBroker
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 DLQ = "%DLQ%billing"
-SYS_FLAG = slice(36, 40)
 LETTERS = "/groups/billing/dead-letters"
 
 
@@ -107,11 +105,7 @@ async def test_a_bomb_and_a_broken_body_are_read_in_parts(running_http: RunningB
     running, browser = running_http, Browser(running_http)
     await store(running)
     for body in (zlib.compress(b"a" * (64 << 20)), b"no zlib"):
-        block = wire_block(DLQ, [body])
-        records = bytearray(block.records)
-        records[SYS_FLAG] = COMPRESSED.to_bytes(4, "big")
-        compressed = WireBlock(bytes(records), block.record_sizes)
-        answer = await running.append_block(DLQ, 0, compressed)
+        answer = await running.append_block(DLQ, 0, compressed(DLQ, body))
         assert answer.status.code == 0, answer.status.remark
     assert len((await browser.get(LETTERS)).body) < 20_000
     for offset in (0, 1):

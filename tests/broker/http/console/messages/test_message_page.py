@@ -14,26 +14,15 @@ from rocketpy_broker.server.http.console.message_views import (
     json_node,
 )
 from rocketpy_proto.record import decode_record
-from rocketpy_proto.record.block.record_block import scatter_headers
-from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.http.api_client import ask
 from tests.broker.http.console.messages.test_messages import ONE, ORDERS, places, send
 from tests.broker.http.console.test_topics import commit
 from tests.broker.http.console.topic_browser import Browser
-from tests.support.blocks import WireBlock, wire_block
+from tests.support.blocks import compressed, wire_block
 from tests.support.broker.retries import RETRY, outcome
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>'{{ 7 * 7 }}"
-
-
-def compressed(stored: bytes) -> WireBlock:
-    """Returns a message whose body is marked as compressed."""
-    block = wire_block("orders", [stored])
-    parsed = block.parsed()
-    parsed.header["sys_flag"] = COMPRESSED
-    scatter_headers(parsed.data, parsed.positions, parsed.header)
-    return WireBlock(parsed.data.tobytes(), block.record_sizes)
 
 
 async def test_a_message_has_its_body_facts_and_properties(running_http: RunningBroker) -> None:
@@ -100,9 +89,9 @@ async def test_long_bodies_and_bombs_are_cut(start_broker: StartBroker) -> None:
     async with start_broker(http_port=0, commit_log_segment_bytes=16 << 20) as running:
         await running.create_topic("orders", queues=1)
         await send(running, "é".encode() * (2 << 20), keys=["long"])
-        bomb = compressed(zlib.compress(b"0" * (60 << 20), 9))
+        bomb = compressed("orders", zlib.compress(b"0" * (60 << 20), 9))
         await running.append_block("orders", 0, bomb)
-        await running.append_block("orders", 0, compressed(b"no stream"))
+        await running.append_block("orders", 0, compressed("orders", b"no stream"))
         browser = Browser(running)
         page = await browser.page(f"{ORDERS}?queue=0&offset=0")
         assert places(page) == ["0 : 0"]
