@@ -29,8 +29,8 @@ appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX
 buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
 candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
 check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES
-compression.INFLATED_BYTES_MAX
-compression.INFLATED_TOGETHER_BYTES_MAX connection_module.CLOSE_SECONDS_MAX
+
+connection_module.CLOSE_SECONDS_MAX
 dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX
 group_list.REGISTRATIONS_PER_PAGE incomplete_requests.PEERS_MAX
 index_file.REBUILD_ENTRIES jobs.CONNECTION_JOBS_MAX jobs.DISCARDED_MAX
@@ -52,7 +52,7 @@ store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
 CheckService.__init__ LogCopy._store MessageStore.append MessageStore.append SegmentQueue.begin
-_channel._run_channel_spin_thread columns.parse_properties endpoint.check_site name.replacement
+_channel._run_channel_spin_thread endpoint.check_site name.replacement
 name.replacement owner.name processors.decode_compressed store._damaged
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
