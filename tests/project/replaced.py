@@ -23,7 +23,7 @@ FREE = (
 )
 # A constant lowered, so that a test is quick.
 LIMITS = """
-SLOW_MS _shares.connection_max _topic_bytes._bytes_max admission.BULK_UNDISPATCHED_MAX
+_shares.connection_max _topic_bytes._bytes_max admission.BULK_UNDISPATCHED_MAX
 admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX appender.IN_FLIGHT_MAX
 appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX
 buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
