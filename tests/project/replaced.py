@@ -24,8 +24,8 @@ FREE = (
 # A constant lowered, so that a test is quick.
 LIMITS = """
 _shares.connection_max _topic_bytes._bytes_max admission.BULK_UNDISPATCHED_MAX
-admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX appender.IN_FLIGHT_MAX
-appender_module.CANCEL_SECONDS_MAX attempts.WAITING_MAX
+admission.BULK_UNFLUSHED_BYTES_MAX answers.BODIES_BYTES_MAX
+attempts.WAITING_MAX
 buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
 candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
 check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES
