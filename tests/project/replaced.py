@@ -45,7 +45,7 @@ renewals.DUE_MAX renewals.OF_CLIENT_MAX renewals.RENEWED_MS_MAX renewals.RENEWED
 response_buffer.STEPS response_buffer.UNREAD_BYTES_LIMIT response_buffer.UNREAD_BYTES_LIMIT
 rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_UNITS
 rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
-routes_module.ROUTE_MS_MAX
+
 server.CONNECTIONS_MAX service.CALL_BYTES_MAX service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT
 store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
 """
