@@ -29,7 +29,6 @@ attempts.WAITING_MAX
 buffer_limiter.UNREAD_BYTES_MAX buffer_limiter.UNREAD_BYTES_MAX
 candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX candidates.SCAN_UNITS_MAX
 check_service.WAITING_HALVES_MAX checksums.ALLOCATION_BYTES checksums.ALLOCATION_BYTES
-
 connection_module.CLOSE_SECONDS_MAX
 dispatch.SLICE_KEYS dispatch.WAITING_KEYS_MAX
 group_list.REGISTRATIONS_PER_PAGE incomplete_requests.PEERS_MAX
@@ -45,7 +44,6 @@ renewals.DUE_MAX renewals.OF_CLIENT_MAX renewals.RENEWED_MS_MAX renewals.RENEWED
 response_buffer.STEPS response_buffer.UNREAD_BYTES_LIMIT response_buffer.UNREAD_BYTES_LIMIT
 rocketmq_export.ROLL_COUNT_MAX rocketmq_export.SLOT_UNITS rocketmq_export.SLOT_UNITS
 rocketmq_export.bound roll_forward.JOINED_BYTES_MAX roll_forward.JOINED_BYTES_MAX
-
 server.CONNECTIONS_MAX service.CALL_BYTES_MAX service.QUEUES_A_SLOT service_module.SAMPLES_A_SLOT
 store_admin_service.ANSWER_BYTES_MAX table.PASSED_A_STEP work_time.WORK_MS_MAX
 """
