@@ -23,15 +23,9 @@ FREE = (
 )
 # A constant lowered, so that a test is quick.
 LIMITS = """
-SLOW_MS appender.IN_FLIGHT_MAX appender_module.CANCEL_SECONDS_MAX block_module.TAGS_ROWS
-block_module.TAGS_ROWS compression.INFLATED_BYTES_MAX compression.INFLATED_TOGETHER_BYTES_MAX
-compression.INFLATED_TOGETHER_BYTES_MAX crc.OWN_COPIES_MAX crc.ROWS crc.ROWS encode.BLOCK_BYTES_MAX
-encode.BLOCK_BYTES_MAX index_keys_module.FEW_RECORDS queries_module.QUERY_QUEUES_MAX
-routes_module.ROUTE_MS_MAX routes_module._ENTRIES_MAX send_pipeline.WAITING_BYTES_MAX
 """
 # A function that waits, fails or is counted, or an attribute that is set.
 OTHERS = """
-columns.parse_properties
 """
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -27,7 +29,7 @@ from rocketpy_proto.record import (
     scan_sizes,
     to_record_batch,
 )
-from rocketpy_proto.record.block import record_block as block_module
+from rocketpy_proto.record.block.record_block import TAGS_ROWS
 from tests.unit.record.strategies import PROPERTIES, RECORDS, TEXTS, block_of
 
 ALL = pa.schema(list(COLUMN_TYPES.items()))
@@ -260,19 +262,16 @@ def outcome_of_block(data: bytes, sizes: list[int]) -> object:
     ]
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4, 5])
-def test_crcs_and_tags_codes_are_those_of_the_whole_however_it_is_parted(
-    rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(crc, "ROWS", rows)
-    monkeypatch.setattr(block_module, "TAGS_ROWS", rows)
-    tags = ["A", "", "ü", "B", "A"]
-    records = [Record("T", 0, b"b%d" % n, {"TAGS": tag}) for n, tag in enumerate(tags)]
-    block = block_of(records)
-    assert block.tags_codes().tolist() == [java_hash(tag) for tag in tags]
+@pytest.mark.parametrize(
+    "count", [1, crc.ROWS, crc.ROWS + 1, TAGS_ROWS, TAGS_ROWS + 1, 2 * TAGS_ROWS + 3]
+)
+def test_crcs_and_tags_codes_are_those_of_the_whole_however_it_is_parted(count: int) -> None:
+    tags = list(itertools.islice(itertools.cycle(["A", "", "ü", "B", "A"]), count))
+    block = block_of([Record("T", 0, b"b%d" % n, {"TAGS": tag}) for n, tag in enumerate(tags)])
+    assert np.array_equal(block.tags_codes(), [java_hash(tag) for tag in tags])
     block.verify_body_crc()
-    block.data[block.body_start[4]] ^= 1
-    with pytest.raises(MalformedRecordError, match="record 4 "):
+    block.data[block.body_start[-1]] ^= 1
+    with pytest.raises(MalformedRecordError, match=f"record {count - 1} "):
         block.verify_body_crc()
 
 

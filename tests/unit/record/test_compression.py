@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from rocketpy_proto.record import (
@@ -15,7 +16,7 @@ from rocketpy_proto.record import (
     to_record_batch,
     to_record_batches,
 )
-from rocketpy_proto.record.compression import INFLATED_BYTES_MAX
+from rocketpy_proto.record.compression import INFLATED_BYTES_MAX, INFLATED_TOGETHER_BYTES_MAX
 from tests.unit.record.strategies import block_of
 
 BODY = b"to be compressed " * 50
@@ -91,20 +92,16 @@ def test_no_beginning_of_a_compressed_body_passes_for_all_of_it(flag: int, whole
             compression.inflate(whole[:length], flag)
 
 
-def test_s11_bodies_that_inflate_to_much_are_given_out_in_several_batches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(compression, "INFLATED_TOGETHER_BYTES_MAX", 2 * len(BODY))
-    small, plain = Record("T", 0, zlib.compress(BODY), sys_flag=0x1), Record("T", 0, b"plain")
-    large = Record("T", 0, zlib.compress(BODY * 3), sys_flag=0x1)
-    block = block_of([plain, small, plain, small, plain, small, large, large, plain])
-    batches = [batch.column(0).to_pylist() for batch in to_record_batches(block, SCHEMA)]
-    assert batches == [
-        [b"plain", BODY, b"plain", BODY, b"plain"],
-        [BODY],
-        [BODY * 3],
-        [BODY * 3, b"plain"],
+def test_s11_bodies_that_inflate_to_much_are_given_out_in_several_batches() -> None:
+    half, above = INFLATED_TOGETHER_BYTES_MAX // 2, INFLATED_TOGETHER_BYTES_MAX + 1
+    small = Record("T", 0, zlib.compress(bytes(half)), sys_flag=0x1)
+    large = Record("T", 0, zlib.compress(bytes(above)), sys_flag=0x1)
+    plain = Record("T", 0, b"plain")
+    block = block_of([plain, small, plain, small, plain, small, small, large, large, plain])
+    lengths = [
+        pc.binary_length(batch.column(0)).to_pylist() for batch in to_record_batches(block, SCHEMA)
     ]
+    assert lengths == [[5, half, 5, half, 5], [half, half], [above], [above, 5]]
     with pytest.raises(MalformedRecordError, match="bodies inflate to more than"):
         to_record_batch(block, SCHEMA)
     others = pa.schema({"topic": COLUMN_TYPES["topic"]})

@@ -33,26 +33,19 @@ def test_without_isal_a_crc_is_the_same(size: int, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("mean_bytes", [20, 31, 32, 299, 300, 2400, 2401, 10_000])
 @pytest.mark.parametrize("gap_bytes", [0, 7])
 @pytest.mark.parametrize("is_even", [True, False])
-@pytest.mark.parametrize("rows", [1, 6, 2000])
-@pytest.mark.parametrize("is_small", [True, False])
+@pytest.mark.parametrize(
+    "count", [crc.FEW_RANGES, crc.FEW_RANGES + 1, crc.OWN_COPIES_MAX, crc.ROWS + 1]
+)
 def test_crcs_of_ranges_of_any_form(
-    mean_bytes: int,
-    gap_bytes: int,
-    is_even: bool,
-    rows: int,
-    is_small: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    mean_bytes: int, gap_bytes: int, is_even: bool, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    random = np.random.default_rng(mean_bytes)
-    count = 13
-    monkeypatch.setattr(crc, "ROWS", rows)
-    monkeypatch.setattr(crc, "OWN_COPIES_MAX", count if is_small else 0)
     monkeypatch.delitem(sys.modules, "pandas", raising=False)
     lengths = np.full(count, mean_bytes)
-    lengths[[0, -1]] += [0, 0] if is_even else [-19, 19]
+    lengths[:2] += [0, 0] if is_even else [-19, 19]
     ends = np.cumsum(lengths + gap_bytes)
     starts = ends - lengths
-    data = random.integers(0, 256, int(ends[-1]) + 3).astype(np.uint8)
+    random = np.random.default_rng(mean_bytes)
+    data = np.frombuffer(random.bytes(int(ends[-1]) + 3), np.uint8)
     expected = [
         zlib.crc32(data[begin:end].tobytes()) & 0x7FFFFFFF
         for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import mmap
 import pickle
 import random
 
@@ -25,7 +26,7 @@ from rocketpy_proto.record import (
     encode_block,
     encode_record,
 )
-from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
+from rocketpy_proto.record.layout import BLOCK_BYTES_MAX, PROPERTIES_BYTES_MAX
 
 MAP = COLUMN_TYPES["properties"]
 # Any port can be read from a record, but none beyond 32 bits can be written.
@@ -190,15 +191,21 @@ def test_a_single_record_refuses_more_properties_than_their_length_can_say() -> 
         encode_record(Record("T", 0, b"", {name: fitting + "v"}))
 
 
-def test_a_block_beyond_what_offsets_can_reach_is_not_encoded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    whole = len(encode_record(Record("T", 0, b"x"))) + len(encode_record(Record("T", 0, b"y")))
-    monkeypatch.setattr("rocketpy_proto.record.block.encode.BLOCK_BYTES_MAX", whole)
-    assert [record.body for record in encode()] == [b"x", b"y"]
-    monkeypatch.setattr("rocketpy_proto.record.block.encode.BLOCK_BYTES_MAX", whole - 1)
-    with pytest.raises(UnencodableRecordError, match=f"block {whole} bytes are more than"):
-        encode()
+def test_a_block_beyond_what_offsets_can_reach_is_not_encoded() -> None:
+    # Untouched pages take no memory.
+    octets = pa.py_buffer(mmap.mmap(-1, BLOCK_BYTES_MAX))
+
+    def checked(body_bytes: int) -> int | str:
+        offsets = pa.py_buffer(np.array([0, 1, body_bytes], np.int32))
+        bodies = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, octets])
+        try:
+            return int(CheckedBlock(BlockColumns(bodies, "T", 0)).sizes.sum())
+        except UnencodableRecordError as error:
+            return str(error)
+
+    fitting = BLOCK_BYTES_MAX - 2 * len(encode_record(Record("T", 0, b"")))
+    assert checked(fitting) == BLOCK_BYTES_MAX
+    assert f"block {BLOCK_BYTES_MAX + 1} bytes are more than" in str(checked(fitting + 1))
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20), st.randoms())

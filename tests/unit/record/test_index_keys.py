@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record, java_hash
-from rocketpy_proto.record.block import record_block as block_module
+from rocketpy_proto.record.block.record_block import TAGS_ROWS
 from rocketpy_proto.record.index_keys import (
+    FEW_RECORDS,
     are_tags,
     index_hash,
     index_keys,
@@ -23,9 +21,6 @@ from rocketpy_proto.record.java_hash import WINDOW_BYTES_MAX, java_hash_ranges
 from tests.unit.record.strategies import TEXTS, block_of
 from tests.unit.record.test_properties import STRINGS, record_with
 
-# Imported by name: the package has a function of the same name.
-index_keys_module = import_module("rocketpy_proto.record.index_keys")
-
 # Blanks, names and lengths combined: empty words, long words, letters of one to four bytes.
 WORDS = st.one_of(
     TEXTS,
@@ -35,6 +30,7 @@ VALUES = st.lists(WORDS, max_size=4).map(" ".join)
 KEYED = st.fixed_dictionaries(
     {}, optional={"TAGS": WORDS, "KEYS": VALUES, "UNIQ_KEY": WORDS, "a b": VALUES}
 )
+ALL_KEYS = {"UNIQ_KEY": "u", "KEYS": "k l", "TAGS": "t"}
 SYS_FLAGS = st.sampled_from([0, 0x4, 0x8, 0xC])
 RECORDS = st.builds(
     Record,
@@ -102,23 +98,26 @@ def test_s05_which_keys_are_tags_is_known(records: list[Record]) -> None:
     assert found == expected
 
 
-@given(st.lists(RECORDS, max_size=12), st.sampled_from([1, 3, 5000]), st.sampled_from([0, 4, 12]))
-@example([Record("T", 0, b"", {"KEYS": "k"}, sys_flag=flag) for flag in (0, 0xC, 4)], 5000, 12)
+# Records are handled one by one, or in arrays, or in arrays of two parts.
+@given(
+    st.lists(RECORDS, max_size=12),
+    st.sampled_from([(0, 1), (0, FEW_RECORDS + 1), (TAGS_ROWS - 2, 1)]),
+)
+@example([Record("T", 0, b"", ALL_KEYS, sys_flag=flag) for flag in (0, 0xC, 4)], (0, 1))
 def test_s05_keys_and_tags_codes_in_one_go_are_both_however_it_is_parted(
-    records: list[Record], rows: int, few: int
+    records: list[Record], before_and_times: tuple[int, int]
 ) -> None:
-    records = [Record("T", 0, b"", one.properties, sys_flag=one.sys_flag) for one in records]
-    block = block_of(records)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_module, "TAGS_ROWS", rows)
-        patch.setattr(index_keys_module, "FEW_RECORDS", few)
-        both = tags_codes_and_index_keys(block, "T")
-        assert found_in(block, "T") == expected_of(records)
-    assert both.tags_codes.tolist() == [
-        java_hash(record.properties.get("TAGS", "")) for record in records
-    ]
+    before, times = before_and_times
+    own = [Record("T", 0, b"", one.properties, sys_flag=one.sys_flag) for one in records]
+    plain = encode_record(Record("T", 0, b""))
+    block = RecordBlock.parse(plain * before + b"".join(map(encode_record, own)) * times)
+    expected = [(before + row, value) for row, value in expected_of(own * times)]
+    both = tags_codes_and_index_keys(block, "T")
+    assert np.array_equal(found_in(block, "T"), expected)
+    codes = [java_hash(record.properties.get("TAGS", "")) for record in own]
+    assert np.array_equal(both.tags_codes, [0] * before + codes * times)
     keys = zip(both.index_keys.row.tolist(), both.index_keys.hash.tolist(), strict=True)
-    assert list(keys) == expected_of(records)
+    assert np.array_equal(list(keys), expected)
 
 
 @given(st.lists(STRINGS, max_size=6))

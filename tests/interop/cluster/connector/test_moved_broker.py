@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from pyspark_rocketpy import clock
 from pyspark_rocketpy.offsets import BrokerQueue, QueueRange
-from pyspark_rocketpy.transport.remoting.cluster import routes as routes_module
 from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import consumer_offset
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
@@ -42,8 +42,9 @@ def moving(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Broker]
 def test_the_first_query_after_a_broker_has_moved_finds_it(
     cluster: Cluster, moving: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The old route stays valid during any start of the broker.
-    monkeypatch.setattr(routes_module, "ROUTE_MS_MAX", 3_600_000)
+    # Time stands still, so the old route stays valid during any start of the broker.
+    now_ms = clock.monotonic_ms()
+    monkeypatch.setattr(clock, "monotonic_ms", lambda: now_ms)
     name = moving.spec.name
     topic = f"of-{name}"
     cluster.create_topic(topic, 1, [moving])

@@ -24,7 +24,7 @@ from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.interface import OffsetQueries
 from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.values import PullOptions
-from rocketpy_proto.record import Record, compression, encode_record
+from rocketpy_proto.record import Record, encode_record
 from tests.support.hostile import HOSTILE_RECORDS, HostileRecord
 
 SCHEMA = arrow_schema(source_schema(("*",)))
@@ -71,21 +71,17 @@ def as_stored(records: Sequence[HostileRecord]) -> tuple[bytes, ...]:
 @given(
     st.lists(HOSTILE_RECORDS, min_size=1, max_size=12),
     st.lists(st.integers(0, 12), max_size=4),
-    st.integers(1, 8 * MIB),
     st.sampled_from(
         [MessageFilter(), MessageFilter(("\x00", "region")), MessageFilter(None, ("a",))]
     ),
 )
 @settings(max_examples=150, deadline=None)
 def test_s11_every_well_formed_record_is_read_and_always_in_the_same_batches(
-    records: list[HostileRecord], cuts: list[int], together_bytes: int, wanted: MessageFilter
+    records: list[HostileRecord], cuts: list[int], wanted: MessageFilter
 ) -> None:
     encoded = as_stored(records)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compression, "INFLATED_TOGETHER_BYTES_MAX", together_bytes)
-        patch.setattr(compression, "INFLATED_BYTES_MAX", 2 * MIB)
-        whole = list(batches(GivenRecords(encoded), wanted))
-        again = list(batches(GivenRecords(encoded, tuple(cuts)), wanted))
+    whole = list(batches(GivenRecords(encoded), wanted))
+    again = list(batches(GivenRecords(encoded, tuple(cuts)), wanted))
     assert [batch.serialize() for batch in whole] == [batch.serialize() for batch in again]
     offsets = []
     for batch in whole:
@@ -129,9 +125,12 @@ def test_s11_thirty_bombs_are_told_and_take_no_memory() -> None:
     assert found[-1].column("body")[-1].as_py() == zlib.compress(bytes(157 * MIB), 9)
 
 
-def test_s11_bodies_that_inflate_to_much_come_in_batches_of_bounded_bytes() -> None:
+@pytest.mark.parametrize("cuts", [(), (1, 3), (2, 5, 29), tuple(range(30))])
+def test_s11_bodies_that_inflate_to_much_come_in_batches_of_bounded_bytes(
+    cuts: tuple[int, ...],
+) -> None:
     rows = 0
-    for batch in batches(bombs(30, 12 * MIB)):
+    for batch in batches(replace(bombs(30, 12 * MIB), cuts=cuts)):
         assert batch.num_rows == 2
         assert batch.get_total_buffer_size() < 32 * MIB
         assert batch.column("bodyError").null_count == 2

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from grpc import _CallIterator
 
 IN_FLIGHT_MAX = 8
-# Time limit for a cancelled call to end. grpcio 1.75 lost a call when its connection ended at the
-# call's start.
-CANCEL_SECONDS_MAX = 5.0
-
 
 RequestT = TypeVar("RequestT")
 T = TypeVar("T")
@@ -42,6 +38,9 @@ class StreamForm(Generic[RequestT, AnswerT]):
 
     open: Callable[[GrpcClient, Iterator[RequestT]], _CallIterator[AnswerT]]
     acknowledge: Callable[[RequestT, AnswerT], None] = lambda _request, _answer: None
+    # Time limit for a cancelled call to end. grpcio 1.75 lost a call when its connection ended at
+    # the call's start.
+    cancel_seconds_max: float = 5.0
 
 
 class Appender(Generic[RequestT, AnswerT]):
@@ -116,6 +115,7 @@ class _Stream(Generic[RequestT, AnswerT]):
         self._answers: queue.SimpleQueue[AnswerT | grpc.RpcError | None] = queue.SimpleQueue()
         requests: Iterator[RequestT] = iter(self._outgoing.get, None)
         self._call = form.open(client, requests)
+        self._cancel_seconds_max = form.cancel_seconds_max
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -151,4 +151,4 @@ class _Stream(Generic[RequestT, AnswerT]):
         """Cancels the call. The thread of a call that gRPC has lost is left: it never ends."""
         self._outgoing.put(None)
         self._call.cancel()
-        self._listener.join(CANCEL_SECONDS_MAX)
+        self._listener.join(self._cancel_seconds_max)

@@ -12,7 +12,6 @@ import pytest
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.grpc_v1.client import GrpcClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
-from pyspark_rocketpy.transport.grpc_v1.send import appender as appender_module
 from pyspark_rocketpy.transport.grpc_v1.send.appender import IN_FLIGHT_MAX, Appender, StreamForm
 from pyspark_rocketpy.transport.retries import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy
@@ -42,6 +41,8 @@ def send_all(
     times_max: int = 3,
     send_timeout_ms: int = 10_000,
     opened: Callable[..., Any] = GrpcClient.append,
+    is_one_by_one: bool = False,
+    **limits: float,
 ) -> list[int]:
     """Sends a block for each name; returns the physical offset of each acknowledged one."""
     places: list[int] = []
@@ -51,13 +52,15 @@ def send_all(
     ) -> None:
         places.append(response.physical_offset)
 
-    form = StreamForm(opened, acknowledge)
+    form = StreamForm(opened, acknowledge, **limits)
     appender = Appender(config, RetryPolicy(times_max, 100), send_timeout_ms, form)
     with contextlib.closing(appender):
         for name in names:
             block = wire_block("T", [name])
             head = broker_pb2.AppendRequest(topic="T", record_sizes=block.record_sizes)
             appender.send(BlockRequest(head, block.records))
+            if is_one_by_one:
+                appender.finish()
         appender.finish()
     return places
 
@@ -87,11 +90,10 @@ def test_p01_a_block_without_an_acknowledgement_goes_again_with_all_behind_it(
 
 
 def test_retries_are_counted_in_a_row_and_wait_twice_as_long_each_time(
-    waits_ms: list[int], monkeypatch: pytest.MonkeyPatch
+    waits_ms: list[int],
 ) -> None:
-    monkeypatch.setattr("pyspark_rocketpy.transport.grpc_v1.send.appender.IN_FLIGHT_MAX", 1)
     with ScriptedBroker(*[BUSY] * 3, STORE, *[LOSE] * 3) as broker:
-        assert len(send_all(broker.config, NAMES[:2])) == 2
+        assert len(send_all(broker.config, NAMES[:2], is_one_by_one=True)) == 2
     assert waits_ms[:3] == [100, 200, 400]
     assert waits_ms[3:] == [100, 200, 400]
 
@@ -163,17 +165,20 @@ class LostCall:
         self._forgotten.set()
 
 
-def test_a_call_that_grpc_has_lost_is_left_behind(
-    waits_ms: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(appender_module, "CANCEL_SECONDS_MAX", 0.01)
+def test_a_call_that_grpc_has_lost_is_left_behind(waits_ms: list[int]) -> None:
     call = LostCall()
 
     def lose_first(client: GrpcClient, requests: Iterator[Any]) -> Any:
         return client.append(requests) if waits_ms else call
 
     with ScriptedBroker() as broker:
-        send_all(broker.config, NAMES[:1], send_timeout_ms=1_000, opened=lose_first)
+        send_all(
+            broker.config,
+            NAMES[:1],
+            send_timeout_ms=1_000,
+            opened=lose_first,
+            cancel_seconds_max=0.01,
+        )
         assert broker.bodies() == NAMES[:1]
     assert waits_ms == [100]
     call.forget()

@@ -10,11 +10,12 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.offsets import Bounds
-from pyspark_rocketpy.transport.remoting.cluster import routes as routes_module
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.routes import QUEUES_MAX, Routes
-from pyspark_rocketpy.transport.remoting.pull import offset_queries as queries_module
-from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
+from pyspark_rocketpy.transport.remoting.cluster.routes import _ENTRIES_MAX, QUEUES_MAX, Routes
+from pyspark_rocketpy.transport.remoting.pull.offset_queries import (
+    QUERY_QUEUES_MAX,
+    RemotingOffsetQueries,
+)
 from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
 from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_proto.remoting import RemotingCommand
@@ -149,37 +150,39 @@ def test_a_strange_broker_id_is_a_slave(peers: Peers, clusters: Clusters, broker
         written(cluster)
 
 
-def test_topics_of_a_query_have_bounded_queues_together(
-    peers: Peers, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries_module, "QUERY_QUEUES_MAX", 100)
-    address = peers(answering(ScriptedQueue(3).answer)).address
-    brokers = (BrokerData("a", {0: address}, "C"),)
+def test_topics_of_a_query_have_bounded_queues_together(peers: Peers, clusters: Clusters) -> None:
+    count = QUERY_QUEUES_MAX // QUEUES_MAX
+    counts = {f"T{n}": QUEUES_MAX for n in range(count)} | {"more": 1}
     names = Knowledge(
-        {f"T{n}": TopicRouteData(brokers, (QueueData("a", 50, 50, 6),)) for n in range(3)}
+        {topic: TopicRouteData((), (QueueData("a", n, n, 6),)) for topic, n in counts.items()}
     )
     cluster = clusters(peers(answering(names.answer)))
-    assert len(planned(cluster, Subscription((), "T[01]", "g"))) == 2
-    with pytest.raises(BrokerError, match="150 in 3 of 3 topics, limit 100; read fewer topics"):
+    with pytest.raises(ConnectionFailedError, match="have no address of a broker with queues"):
         planned(cluster, Subscription((), "T.*", "g"))
+    told = (
+        f"{QUERY_QUEUES_MAX + 1} in {count + 1} of {count + 1} topics, limit {QUERY_QUEUES_MAX}; "
+        "read fewer topics"
+    )
+    with pytest.raises(BrokerError, match=told):
+        planned(cluster, Subscription((), ".*", "g"))
 
 
-def test_routes_that_are_kept_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes_module, "_ENTRIES_MAX", 10_000)
+def test_routes_that_are_kept_are_bounded_in_all() -> None:
     names = [f"broker-{number}" for number in range(1_000)]
     data = TopicRouteData(
         tuple(BrokerData(name, {0: "h:1"}) for name in names),
         tuple(QueueData(name, 1, 1, 6) for name in names),
     )
     routes = Routes(lambda _topic: data)
-    routes.prepare([f"T{n}" for n in range(100)], lambda topics: dict.fromkeys(topics, data))
-    for number in range(100):
-        assert routes.route(f"T{number}").data is data
-    assert 0 < routes._entry_count <= 10_000
+    topics = [f"T{number}" for number in range(_ENTRIES_MAX // len(names))]
+    routes.prepare(topics, lambda topics: dict.fromkeys(topics, data))
+    for topic in topics:
+        assert routes.route(topic).data is data
+    assert 0 < routes._entry_count <= _ENTRIES_MAX
     assert sum(kept.route.entry_count for kept in routes._cached.values()) == routes._entry_count
-    routes.doubt("T99")
-    assert routes.route("T99").data is data
-    assert routes._entry_count <= 10_000
+    routes.doubt(topics[-1])
+    assert routes.route(topics[-1]).data is data
+    assert routes._entry_count <= _ENTRIES_MAX
 
 
 def test_a_route_is_kept_without_what_nobody_asks_it_for(peers: Peers, clusters: Clusters) -> None:

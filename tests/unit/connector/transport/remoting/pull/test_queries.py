@@ -15,7 +15,7 @@ from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, OptionEr
 from pyspark_rocketpy.offsets import BrokerQueue, QueueBounds, QueueRange
 from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
+from pyspark_rocketpy.transport.remoting.cluster.fan_out import LEFT_MS, SLOW_MS
 from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
@@ -23,15 +23,15 @@ from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
 from rocketpy_proto.remoting.headers.pulls import PullMessageResponse
-from tests.unit.connector.transport.remoting.conftest import Clusters, Peers
+from tests.unit.connector.transport.remoting.conftest import Clusters, Peers, Time
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     Answers,
     Script,
+    Visit,
     answering,
     leaving,
-    silent,
     success,
 )
 from tests.unit.connector.transport.remoting.scripted_queue import ScriptedQueue
@@ -45,11 +45,11 @@ RETRIES = RetryPolicy(2, 1)
 class Setup:
     """A cluster of brokers with one queue each."""
 
-    def __init__(self, peers: Peers, clusters: Clusters, request: Timeouts = PATIENT) -> None:
+    def __init__(self, peers: Peers, clusters: Clusters) -> None:
         self._peers = peers
         self.names = Knowledge()
         names = peers(answering(self.names.answer))
-        self.cluster: Cluster = clusters(names, request=request)
+        self.cluster: Cluster = clusters(names)
 
     def route(self, topic: str = TOPIC, queues: int = 1, **brokers: dict[int, str]) -> None:
         """Sets the route to these brokers by name, with `_` for a dash: addresses by id."""
@@ -68,9 +68,6 @@ class Setup:
     def left(self) -> str:
         """Starts a broker that reads one request and closes; returns its address."""
         return self._peers(leaving).address
-
-    def mute(self) -> str:
-        return self._peers(silent).address
 
     def queries(self) -> RemotingOffsetQueries:
         return RemotingOffsetQueries(self.cluster, RETRIES, "group", PATIENT)
@@ -144,16 +141,23 @@ def test_a_slave_answers_in_its_masters_place(setup: Setup) -> None:
         assert bounds == QueueBounds(0, 7, -1, is_lagging=True)
 
 
+@pytest.mark.parametrize(("slow_ms", "counts"), [(SLOW_MS, [1, 1, 2]), (SLOW_MS - 1, [1, 2, 3])])
 def test_a_broker_that_was_slow_not_to_answer_is_not_asked_for_a_time(
-    peers: Peers, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+    setup: Setup, time: Time, slow_ms: int, counts: list[int]
 ) -> None:
-    setup, queue = Setup(peers, clusters, Timeouts(1_000, "connectTimeout")), ScriptedQueue(9)
-    setup.route(broker_a={0: setup.broker(queue.answer)}, broker_b={0: setup.mute()})
-    monkeypatch.setattr(f"{REMOTING}.cluster.fan_out.SLOW_MS", 0)
+    asked = []
+
+    def leave_late(visit: Visit) -> None:
+        asked.append(visit.request())
+        time.now_ms += slow_ms
+
+    queue = ScriptedQueue(9)
+    setup.route(broker_a={0: setup.broker(queue.answer)}, broker_b={0: setup.scripted(leave_late)})
     queries = setup.queries()
-    for _ in range(3):
+    for count in counts:
         assert {*queries.bounds(SUBSCRIPTION)[TOPIC]} == {BrokerQueue(A, 0)}
-    assert {*queries._fan_out._left_until_ms} == {(B, 0)}
+        assert len(asked) == count
+        time.now_ms += LEFT_MS // 2
 
 
 def test_a_wait_is_over_when_a_held_pull_is_answered(setup: Setup) -> None:

@@ -14,8 +14,8 @@ from pyspark_rocketpy.errors import (
 )
 from pyspark_rocketpy.transport.remoting.cluster.congestion_window import SENDS_AT_FIRST
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
-from pyspark_rocketpy.transport.remoting.send import pipeline as send_pipeline
 from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
+from pyspark_rocketpy.transport.remoting.send.pipeline import WAITING_BYTES_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import DELAY_TIMED, Block, WriteQueues
 from rocketpy_proto.call_limits import OWN_QUEUES
@@ -251,14 +251,14 @@ def test_where_no_broker_is_left_the_task_fails(setup: Setup) -> None:
         writer.finish()
 
 
-def test_a_task_waits_when_it_holds_too_much(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send_pipeline, "WAITING_BYTES_MAX", 3_000)
+def test_a_task_waits_when_it_holds_too_much(setup: Setup) -> None:
+    block, waiting = of_bodies(bytes(WAITING_BYTES_MAX // 10)), 10
     writer = setup.writer()
-    for _ in range(20):
-        writer.send(of_bodies(b"x" * 1_000))
-    assert len(setup.stores[A].heard) >= 17
+    for _ in range(waiting + 3):
+        writer.send(block)
+    assert len(setup.stores[A].heard) >= 3
     writer.finish()
-    assert len(setup.stores[A].bodies[0]) == 20
+    assert len(setup.stores[A].bodies[0]) == waiting + 3
 
 
 def test_a_broker_that_refuses_gets_less_at_once(setup: Setup) -> None:
