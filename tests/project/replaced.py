@@ -1,13 +1,13 @@
-"""Names that tests still replace beside the clock, the disk, the socket and the surroundings.
+"""Names that tests replace beside the clock, the disk, the socket and the surroundings.
 
-The lists only get shorter. A new test injects the clock, plants faults of the disk (see
+None may exist. A test injects the clock, plants faults of the disk (see
 tests/support/store/disk_calls.py) or speaks through a socket, and looks at answers, logs and files.
+It meets a limit as it is, or passes a smaller one to the object that it makes.
 """
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
@@ -21,19 +21,15 @@ FREE = (
     *("sys.*", "modules.*", "tempfile.*", "*.Popen", "Popen.*", "resource.*", "ctypes.*"),
     *("pyspark.*", "display.*"),
 )
-# A constant lowered, so that a test is quick.
-LIMITS = """
-"""
-# A function that waits, fails or is counted, or an attribute that is set.
-OTHERS = """
-"""
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 
 
-def replaced_names(sources: Iterable[Source]) -> Counter[str]:
-    """Returns how often tests replace each name, as `owner.name`."""
-    names = (name for source in sources for name in _names(source))
-    return Counter(name for name in names if not any(fnmatchcase(name, each) for each in FREE))
+def replaced_names(sources: Iterable[Source]) -> Iterator[str]:
+    """Yields each name that tests replace, as `owner.name`, with its file."""
+    for source in sources:
+        for name in _names(source):
+            if not any(fnmatchcase(name, each) for each in FREE):
+                yield f"{source.path}: {name}"
 
 
 def _names(source: Source) -> Iterator[str]:

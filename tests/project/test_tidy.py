@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,13 +44,8 @@ def test_a_folder_with_a_module_too_many_is_named(folder: str) -> None:
     ]
 
 
-def test_tests_replace_the_clock_the_disk_and_the_socket_and_what_is_listed() -> None:
-    names = [*replaced.LIMITS.split(), *replaced.OTHERS.split()]
-    listed, found = Counter(names), replaced.replaced_names(tidy.sources(TOP))
-    assert found - listed == Counter(), "a name more: observe the product by public means"
-    assert listed - found == Counter(), "a name less: delete it from the list"
-    for names in (replaced.LIMITS.split(), replaced.OTHERS.split()):
-        assert names == sorted(names)
+def test_tests_replace_nothing_but_the_clock_the_disk_and_the_socket() -> None:
+    assert list(replaced.replaced_names(tidy.sources(TOP))) == []
 
 
 def test_a_replaced_name_is_found_however_a_test_replaces_it() -> None:
@@ -64,7 +58,8 @@ def test_a_replaced_name_is_found_however_a_test_replaces_it() -> None:
         "self._limit = 3",
         'setattr(message, "body", b"")',
     )
-    found = replaced.replaced_names([Source("tests/test_one.py", "\n".join(lines))])
+    source = Source("tests/test_one.py", "\n".join(lines))
+    found = [line.removeprefix("tests/test_one.py: ") for line in replaced.replaced_names([source])]
     assert sorted(found) == ["RULES.topic", "Store.append", "broker.listen", "server._limit"]
 
 
