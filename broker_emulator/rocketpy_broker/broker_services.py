@@ -161,7 +161,7 @@ class BrokerServices:
         users = UserTable(context.config.users_file)
 
         async def start(scope: TaskScope) -> None:
-            users.start(scope, context.call_clock)
+            scope.start(users.follow(context.call_clock, context.config.users_check_interval_ms))
 
         context.lifecycle.starts.append(start)
         return AccessControl(users, context.call_clock, lambda: context.store.slave_refusal)

@@ -251,7 +251,8 @@ class BrokerConfig:
     - `advertise_host`, `advertise_port`: the remoting address that clients get from name servers.
       By default it is the broker's address in the connection of the name server or client.
     - `insecure`: allows a `host` that other machines can reach, although there are no users.
-    - `users_path`: the file of the users; by default it is `users.json` in `config_folder`.
+    - `users_path`: the file of the users; by default it is `users.json` in `config_folder`. The
+      broker checks it for changes every `users_check_interval_ms`.
     - `tls`: TLS of all ports. `name_server_tls`: TLS of the connections to `name_servers`.
       `name_server_user`: the user that signs the requests to them.
     - `index_slot_count`, `index_entry_count_max`: RocketMQ's maxHashSlotNum and maxIndexNum.
@@ -281,6 +282,7 @@ class BrokerConfig:
     host: str = "127.0.0.1"
     insecure: bool = False
     users_path: Path | None = None
+    users_check_interval_ms: int = 1_000
     port: int = 8081
     http_port: int | None = None
     console: ConsoleMode = ConsoleMode.ON

@@ -35,6 +35,7 @@ from tests.support.store.disk_calls import DiskCall
 T = TypeVar("T")
 SEGMENT_BYTES = 16 << 10
 LEVELS = "1s 5s 20s 1m 10m"
+HOUR_MS = 3_600_000
 DISK_USED, DISK_NEARLY_FULL = 0.5, 0.87
 
 
@@ -114,6 +115,7 @@ class Machine:
         return BrokerConfig(
             self.disk.folder,
             port=0,  # Nothing listens; the default may be another broker's.
+            users_check_interval_ms=HOUR_MS,
             flush_disk_type=self.flush,
             commit_log_segment_bytes=SEGMENT_BYTES,
             consume_queue_file_bytes=2_000,

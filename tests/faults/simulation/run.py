@@ -14,11 +14,10 @@ from tests.faults.histories.events import FINAL
 from tests.faults.histories.history import History
 from tests.faults.simulation.batch_writers import BatchWriter
 from tests.faults.simulation.consumers import Consumers
-from tests.faults.simulation.machine import Crash, Machine, Moment
+from tests.faults.simulation.machine import HOUR_MS, Crash, Machine, Moment
 from tests.faults.simulation.producers import QUEUES, TOPIC, Producers
 from tests.faults.simulation.transactions import Transactions
 
-HOUR_MS = 3_600_000
 # Longer than the longest delay of a redelivery.
 REST_MS = 660_000
 LIVES = (1, 2, 2, 3, 4)

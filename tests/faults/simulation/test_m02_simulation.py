@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.simulation.machine import HOUR_MS
 from tests.faults.simulation.run import simulate
 from tests.faults.workers.zygote import TOP
 
 SEEDS_QUICK, SEEDS_TORTURE, SEEDS_A_TEST = 200, 100_000, 10
 # Together these try everything.
 SEEDS_LAST = 50
-HOUR_MS = 3_600_000
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,6 @@ import msgspec
 
 from rocketpy_broker.errors import BrokerError, ConfigFileError
 from rocketpy_broker.runtime.clock import Clock, sleep
-from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.security.errors import UserError, UserNotExistError
 from rocketpy_broker.server.security.permissions import (
     NAME,
@@ -44,8 +43,6 @@ logger = logging.getLogger(__name__)
 ACCESS_KEY = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 SECRET_KEY = re.compile(r"[!-~]{8,256}")
 USERS_MAX, PERMISSIONS_MAX = 10_000, 1_000
-# The interval between two looks at the file.
-RELOAD_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +98,10 @@ class UserTable:
         except (OSError, ValueError) as error:
             raise ConfigFileError(self.path, str(error), "repair the file") from error
 
-    def start(self, scope: TaskScope, clock: Clock) -> None:
-        """Starts to follow changes of the file."""
-        scope.start(self._follow(clock))
-
-    async def _follow(self, clock: Clock) -> None:
+    async def follow(self, clock: Clock, interval_ms: int) -> None:
+        """Reads the file again, at each check that finds it changed, until cancelled."""
         while True:
-            await sleep(clock, RELOAD_MS)
+            await sleep(clock, interval_ms)
             await self.reload()
 
     async def reload(self) -> None:
