@@ -15,19 +15,19 @@ PAIR_FAULTS = (
         "a master acknowledges before its slave has the message",
         SERVICES + "replication.confirmations.Confirmations.has",
         always(True),
-        (f"{SEEDS}[0]",),
+        (f"{SEEDS}[12]",),
     ),
     Fault(
         "a slave takes no offsets",
         SERVICES + "offsets.committed.ConsumerOffsetManager.replicate",
         nothing_awaited,
-        (f"{SEEDS}[0]",),
+        (f"{SEEDS}[12]",),
     ),
     Fault(
         "align cuts nothing",
         SERVICES + "slave.alignment.LogAlignment.cut",
         lambda _: lambda _self, found: found,
-        (f"{SEEDS}[2]",),
+        (f"{SEEDS}[8]",),
     ),
     Fault(
         "a slave keeps removals of topics that its master does not have",

@@ -58,7 +58,7 @@ SAID = {
         f"check-back | {test_t01_transactions.KILLS_QUICK} kills each |"
     ),
     "delays, transactions": f"| {test_m02_simulation.SEEDS_QUICK} runs of an hour or more |",
-    "master, slave": f"| {test_m03_pair_simulation.SEEDS_QUICK} runs |",
+    "master, slave": f"| {len(test_m03_pair_simulation.SEEDS_QUICK)} runs |",
     "link between": (
         f"| {LINKS * test_h05_links.CUTS_QUICK} cuts ({LINKS * test_h05_links.CUTS_TORTURE}) |"
     ),
