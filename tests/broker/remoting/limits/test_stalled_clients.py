@@ -17,7 +17,7 @@ from rocketpy_broker.server.remoting.connection import SMALL_FRAME_BYTES
 from rocketpy_broker.server.remoting.server import LARGE_FRAMES_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting import FRAME_BYTES_MAX
-from tests.support.broker.clients.remoting_client import connected
+from tests.support.broker.clients.remoting_client import RemotingClient, connected
 
 CLIENTS = 100
 # Each place for a large frame, twice: a frame that grows is copied, and the process keeps the old
@@ -31,27 +31,41 @@ STEADY_SECONDS = 1.0
 async def test_n14_a_hundred_clients_of_rocketmq_that_stall_take_bounded_memory(
     tmp_path: Path,
 ) -> None:
-    loop = asyncio.get_running_loop()
-    with LocalBroker(tmp_path / "store") as broker, ExitStack() as closing:
+    """Asserts the bound for clients that stall one after the other, too.
+
+    The C library need not return freed memory to the system, so later clients must find it.
+    """
+    with LocalBroker(tmp_path / "store") as broker:
         process = psutil.Process(broker.pid)
         host, _, port = broker.remoting_endpoint.rpartition(":")
         async with connected(int(port)) as probe:
             await probe.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
-            before = most = process.memory_info().rss
-            for _ in range(CLIENTS):
-                stalled = closing.enter_context(socket.create_connection((host, int(port))))
-                stalled.setblocking(False)
-                closing.callback(asyncio.ensure_future(loop.sock_sendall(stalled, STALLED)).cancel)
-            grown = time.monotonic()
-            while time.monotonic() - grown < STEADY_SECONDS:
-                answer = await probe.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
-                assert answer.code == ResponseCode.SUCCESS
-                rss = process.memory_info().rss
-                if rss > most + 256 * KIB:
-                    most, grown = rss, time.monotonic()
-                await asyncio.sleep(0.01)
-            assert 128 * MIB < most - before <= GROWTH_BYTES_MAX
-            closing.close()
-            while process.memory_info().rss > before + 64 * MIB:
-                assert (await probe.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).code == 0
-                await asyncio.sleep(0.01)
+            before = process.memory_info().rss
+            for _ in range(2):
+                enough = before + 128 * MIB
+                most = await _most_with_stalled_clients(process, probe, (host, int(port)), enough)
+                assert most - before <= GROWTH_BYTES_MAX
+
+
+async def _most_with_stalled_clients(
+    process: psutil.Process, probe: RemotingClient, address: tuple[str, int], enough: int
+) -> int:
+    """Returns the most memory of the broker, `enough` or more, while new clients stall.
+
+    `probe` gets answers meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    with ExitStack() as closing:
+        for _ in range(CLIENTS):
+            stalled = closing.enter_context(socket.create_connection(address))
+            stalled.setblocking(False)
+            closing.callback(asyncio.ensure_future(loop.sock_sendall(stalled, STALLED)).cancel)
+        most, grown = 0, time.monotonic()
+        while most < enough or time.monotonic() - grown < STEADY_SECONDS:
+            answer = await probe.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+            assert answer.code == ResponseCode.SUCCESS
+            rss = process.memory_info().rss
+            if rss > most + 256 * KIB:
+                most, grown = rss, time.monotonic()
+            await asyncio.sleep(0.01)
+        return most
