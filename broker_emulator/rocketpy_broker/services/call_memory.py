@@ -21,14 +21,14 @@ MIB = 1 << 20
 CONNECTION_BYTES_MAX, TOTAL_BYTES_MAX = 64 * MIB, 256 * MIB
 # Limit per connection when the total is reached: more than one request takes.
 SHARE_BYTES = 16 * MIB
-# Memory of the decoded parts of a request, as a multiple of their bytes. A larger request has few
-# parts: its bytes are records.
+# Memory of the decoded parts of a request, as a multiple of their bytes. Beyond PARTS_BYTES_MAX a
+# request has few parts, and its bytes are records.
 PARTS_FACTOR = 8
 PARTS_BYTES_MAX = MIB
 
 
 class KeptBytesError(BrokerError):
-    """A call refused, since running calls of its connection keep the memory limit."""
+    """A call refused because running calls of its connection keep too much memory."""
 
     code = ResponseCode.SYSTEM_BUSY
 

@@ -43,11 +43,17 @@ def may_see(group: str) -> bool:
 def check_readable(topic: str) -> None:
     """Raises PermissionDeniedError unless the running call may read the topic's messages."""
     if not may_read(topic):
-        raise PermissionDeniedError("the message is of a topic that the user may not read")
+        raise PermissionDeniedError(
+            "the message is of a topic that the user may not read; an admin grants permission SUB "
+            "with `rocketpy user update`"
+        )
 
 
 def check_sendable(topic: str) -> None:
     """Raises PermissionDeniedError unless the running call may send messages to the topic."""
     caller = current.get()
     if caller is not None and not caller.may_send(topic):
-        raise PermissionDeniedError("the message is of a topic to which the user may not send")
+        raise PermissionDeniedError(
+            "the message is of a topic to which the user may not send; an admin grants permission "
+            "PUB with `rocketpy user update`"
+        )

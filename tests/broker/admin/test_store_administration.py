@@ -144,6 +144,7 @@ async def test_s05_pages_of_a_query_have_every_message_once(
         ({"key": "k", "tag": "t"}, ResponseCode.INVALID_PARAMETER, "tag is 't'"),
         ({"tag": "t" * 32_768}, ResponseCode.INVALID_PARAMETER, "up to 32767 characters"),
         ({"key": "k", "count_max": -1}, ResponseCode.INVALID_PARAMETER, "count_max is -1"),
+        ({"key": "k", "begin_timestamp_ms": -1}, 29, "begin_timestamp_ms is -1, accepted is 0"),
         ({"key": "k", "begin_timestamp_ms": 9, "end_timestamp_ms": 8}, 29, "end_timestamp_ms is 8"),
     ],
 )

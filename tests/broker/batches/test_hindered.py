@@ -179,7 +179,7 @@ async def test_s10_what_is_lost_after_the_decision_is_counted_and_told_again_and
             assert (again.outcome, again.record_count) == (INCOMPLETE, 4)
             for told_of in (answer, again):
                 named = "batch 0 of writer 'a query' shows 4 of its 5 messages"
-                assert told_of.hindrance == f"{named}; what was lost is in the broker's log"
+                assert told_of.hindrance == f"{named}; the broker's log names what was lost"
             # The lost messages are not shown, and nothing else is shown in their place.
             assert await bodies(running) == [A, B, D, E]
             following = Job(running, 1, token=7)

@@ -147,7 +147,7 @@ async def test_d03_messages_of_a_topic_that_is_gone_are_dropped(
         assert await bodies(running) == [b"x"]
         assert visible(running, "U") == 0
     assert "dropped 1 waiting message of deleted topics" in caplog.text
-    assert "for instance of topic 'U'" in caplog.text
+    assert "for example of topic 'U'" in caplog.text
 
 
 async def test_d04_a_clean_stop_leaves_all_progress_where_rocketmq_looks_for_it(

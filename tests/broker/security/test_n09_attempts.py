@@ -127,7 +127,7 @@ def test_n09_one_address_takes_a_share_of_the_attempts_that_wait() -> None:
     with ExitStack() as waiting:
         for _ in range(WAITING_OF_HOST):
             waiting.enter_context(found.waits("h"))
-        with pytest.raises(TooManyAttemptsError):
+        with pytest.raises(TooManyAttemptsError, match=r"try again in 1 second$"):
             found.wait_ms("alice", "h")
         assert found.wait_ms("alice", "other") > 0
     assert found.waiting == 0

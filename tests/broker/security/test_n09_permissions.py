@@ -352,7 +352,8 @@ async def test_n09_admin_actions_are_logged(
         await secured.running.admin.DeleteTopic(request, metadata=secured.metadata(name))
     (line,) = [each.getMessage() for each in caplog.records if each.name.endswith(".audit")]
     assert line.startswith(
-        f"user admin did rocketpy.v1.Admin/DeleteTopic of topic {OTHER!r} from ipv4:127.0.0.1:"
+        f"user admin requested rocketpy.v1.Admin/DeleteTopic of topic {OTHER!r} "
+        "from ipv4:127.0.0.1:"
     )
 
 

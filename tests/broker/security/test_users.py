@@ -83,7 +83,7 @@ def test_a_missing_or_public_key_file_is_named(path: Path) -> None:
         loaded(path)
     write_users(path.with_name("others.json"), user("admin", role="admin"))
     path.with_name("others.key").rename(key)
-    with pytest.raises(ConfigFileError, match=r"not encrypted with users\.key"):
+    with pytest.raises(ConfigFileError, match=r"restore the old users\.key"):
         loaded(path)
 
 

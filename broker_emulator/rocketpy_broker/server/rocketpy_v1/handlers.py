@@ -28,9 +28,9 @@ LARGE_PARTS_MAX = 64
 
 
 def decoder(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded]:
-    """Returns a decoder; it returns an error for a request that is too large or has illegal names.
+    """Returns a decoder of requests that checks their size and their names.
 
-    Its decoder returns the error instead of raising it.
+    The decoder returns the error of a refused request; it does not raise it.
     """
     names = Names(request.DESCRIPTOR)
 
@@ -52,7 +52,7 @@ def decoder_of_large(request: type[Message], bytes_max: int) -> Callable[[bytes]
     def decode(data: bytes) -> Decoded:
         if len(data) <= bytes_max or not has_more_parts(data, request, LARGE_PARTS_MAX):
             return _checked(request.FromString(data), names)
-        accepted = f"{LARGE_PARTS_MAX} or fewer in one of more than {bytes_max} bytes"
+        accepted = f"{LARGE_PARTS_MAX} or fewer in a request of more than {bytes_max} bytes"
         count = f"{LARGE_PARTS_MAX + 1} or more"
         return ParameterIllegalError("number of parts of the request", count, accepted)
 

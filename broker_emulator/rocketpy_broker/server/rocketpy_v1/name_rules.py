@@ -31,7 +31,7 @@ _CLIENTS = ClientLimits()
 _CHARACTERS = "of the characters a-z A-Z 0-9 _ - % |"
 # A record has one byte for the length of a topic's name; RocketMQ creates retry topics that long.
 _STORED_BYTES_MAX = 255
-# Remembered legal names of one field; names beyond it are checked each time.
+# Legal names of one field that are remembered; further names are checked each time.
 _REMEMBERED = 1_000
 
 
@@ -66,8 +66,8 @@ class NameRule:
 class EntriesMax:
     """The most entries of a list of messages with names.
 
-    For lists within entries of a list it is the total. With `checked_later` the code that reads the
-    entries checks their names first, with `check_each`: a second pass over them would be slow.
+    If the entries have lists of their own, the limit is for all entries together. `checked_later`
+    leaves the names to the code that reads the entries: two passes over them would be slow.
     """
 
     count: int
@@ -194,7 +194,7 @@ RULES: Mapping[str, Rule] = {
     "ListClientsRequest.after": CLIENT_ID.or_empty(),
     # Admin
     "TopicConfig.topic": NEW_TOPIC,
-    # Compared with the known attributes after the name is checked, with RocketMQ's code.
+    # The service checks attributes after the name, and refuses them with RocketMQ's code.
     "TopicConfig.attributes": TEXT,
     "TopicConfig.topic_filter_type": TEXT,
     # Compared with the roles.
@@ -244,8 +244,8 @@ class Names:
     """A checker of the names in messages of one type."""
 
     def __init__(self, message: Any) -> None:
-        """Takes a descriptor. Raises LookupError where a field has no rule."""
-        # With known legal names: most requests have one of a few.
+        """Takes a descriptor. Raises LookupError if a field has no rule."""
+        # Each with the legal names seen so far: most requests repeat one of a few names.
         self._texts: list[tuple[str, NameRule, set[str]]] = []
         self._text_lists: list[tuple[str, Texts]] = []
         self._parts: list[tuple[str, Names]] = []
@@ -286,7 +286,7 @@ class Names:
                 names.check_all(entries)
 
     def check_counts(self, messages: Any) -> None:
-        """Raises ParameterIllegalError where lists in `messages` have too many entries in total."""
+        """Raises ParameterIllegalError if lists in `messages` have too many entries in total."""
         for field, entries_max, _ in self._entries:
             count = sum(len(getattr(message, field)) for message in messages)
             if count > entries_max.count:
@@ -294,7 +294,10 @@ class Names:
                 raise ParameterIllegalError(f"number of {field}", count, accepted)
 
     def check_all(self, messages: Any) -> None:
-        """Checks `messages` as `check` does; with one name per message, each name once."""
+        """Checks each of `messages` as `check` does.
+
+        If a message has one name and no lists, a repeated name is checked once.
+        """
         if len(self._texts) == 1 and not (self._text_lists or self._parts or self._entries):
             ((field, rule, _),) = self._texts
             check_each(rule, field, map(attrgetter(field), messages))
@@ -325,5 +328,5 @@ def _rule_of(field: Any) -> Rule:
         return None
     name = f"{field.containing_type.name}.{field.name}"
     if name not in RULES:
-        raise LookupError(f"{name} has no rule; say in {__name__} what its text has to be")
+        raise LookupError(f"{name} has no rule; add one to RULES in {__name__}")
     return RULES[name]

@@ -44,9 +44,10 @@ class OffsetsAnswer:
 
 
 async def known_offsets(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets:
-    """Reads the queues that a client knows. Raises ParameterIllegalError for an illegal topic.
+    """Returns the offsets and hidden queues that a client knows, from its query.
 
-    Only a held query needs them. A query without a pattern is about its named topics.
+    Only a held query needs the offsets. A query without a pattern needs only the offsets of its
+    named topics. Raises ParameterIllegalError for an illegal topic.
     """
     known = KnownOffsets()
     named = frozenset(request.topics if request.wait_ms_max else ())

@@ -19,7 +19,10 @@ class Servicer(Protocol):
     """A servicer of one gRPC service, or of some of its methods."""
 
     def handlers(self, bytes_max: int) -> Methods:
-        """Returns the handlers by method name; a request with many parts has a size limit."""
+        """Returns the handlers by method name.
+
+        `bytes_max` limits a request, except requests with a few large fields.
+        """
 
 
 class RocketpyV1Services:
@@ -57,6 +60,6 @@ class RocketpyV1Services:
         ]
 
     def failure(self, error: BrokerError) -> bytes:
-        """Returns an encoded response of any method: `status` is the first field of each."""
+        """Returns an encoded response for any method: all of them have `status` as field 1."""
         response = admin_pb2.CleanExpiredFilesResponse(status=status.failure(error))
         return response.SerializeToString()

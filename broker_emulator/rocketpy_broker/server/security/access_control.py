@@ -1,9 +1,9 @@
 """Access control of all protocols: users and required permissions.
 
-Without users every request is served, as RocketMQ's brokers do by default. A user's change or
-removal counts from the next request on, also of a running stream.
-State: the users, failed attempts, connections with a right signature, and verified bearer tokens
-until they expire, all bounded.
+Without users every request is served, as RocketMQ's brokers do by default. A change or removal of a
+user counts from the next request on, also in a running stream.
+State: the users, failed attempts, connections of users with a right signature, and verified bearer
+tokens. All are bounded.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ AHEAD_MS_MAX = 30_000
 RESOURCES_SHOWN = 3
 
 audit = logging.getLogger("rocketpy_broker.audit")
-# The log's level is for the broker's own lines.
+# `--log-level` does not hide audit lines.
 audit.setLevel(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """An action that a request needs on each of its resources; any of several actions is enough."""
+    """An action that a request needs on each of its resources; one of combined ones is enough."""
 
     action: Action
     resources: Callable[[Any], Iterable[Resource]]
@@ -69,14 +69,14 @@ class AccessControl:
         clock: Clock,
         slave_refusal: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Takes in `slave_refusal` the reason for which a slave refuses to write, or None."""
+        """Calls `slave_refusal` for the reason why a slave refuses writes; None at a master."""
         self.users = users
         self._slave_refusal = slave_refusal
         self.attempts = Attempts(clock)
         self._clock = clock
         self._verified: OrderedDict[str, User] = OrderedDict()
-        # The users whose last signature on a connection was right. They wait for no failure
-        # of another connection; a wrong signature ends this.
+        # Users with a connection on which their last signature was right. Failures on another
+        # connection do not delay them. A wrong signature ends this.
         self._proven: OrderedDict[tuple[str, str], None] = OrderedDict()
         # An unknown user's signature is compared, too, so it takes the same time.
         self._unknown = secrets.token_urlsafe()
@@ -145,34 +145,35 @@ class AccessControl:
         return user is not None and self.users.get(credentials.access_key) is user
 
     def _check_time(self, credentials: Credentials) -> None:
-        """Raises UnauthenticatedError for a token that is old, or valid for too long."""
+        """Raises UnauthenticatedError for a token that has expired, or is valid for too long."""
         if credentials.expiry_ms is None:
             return
         left_ms = credentials.expiry_ms - self._clock.now_ms()
         if not 0 < left_ms <= LIFE_MS_MAX + AHEAD_MS_MAX:
             self._verified.pop(credentials.text, None)
             raise UnauthenticatedError(
-                f"the token expires in {left_ms} ms, limit {LIFE_MS_MAX} ms; check the clocks of "
-                "client and broker, or make a new token"
+                f"the token expires in {left_ms} ms, accepted is 1 to "
+                f"{LIFE_MS_MAX + AHEAD_MS_MAX} ms; check the clocks of client and broker, or make "
+                "a new token"
             )
 
     # --- Permissions ---
 
     @property
     def slave_refusal(self) -> str | None:
-        """The reason for which a slave refuses to write; None at a master."""
+        """The reason why a slave refuses writes; None at a master."""
         return self._slave_refusal()
 
     def check_write(self) -> None:
-        """Raises StoreClosedError at a slave, where nothing is written by a call."""
+        """Raises StoreClosedError at a slave: no call may write there."""
         refusal = self.slave_refusal
         if refusal is not None:
             raise StoreClosedError(refusal)
 
     def check_off(self, _request: object) -> None:
-        """Checks a request of a call that began before there were users.
+        """Checks a request of a call that began while the broker had no users.
 
-        Raises MissingSignatureError.
+        Raises MissingSignatureError if the broker has users by now.
         """
         if self.is_on:
             raise MissingSignatureError
@@ -185,9 +186,10 @@ class AccessControl:
         peer: str,
         call_of: Callable[[Any], Any] = lambda request: request,
     ) -> Callable[[Any], None]:
-        """Returns the check of each request of a gRPC call, which now has a user.
+        """Authenticates a gRPC call; returns the function that checks each of its requests.
 
-        `call_of` returns the value that requirements read. Raises UnauthenticatedError.
+        `call_of` returns the value of a request that requirements read. Raises
+        UnauthenticatedError.
         """
         principal = await self.authenticate(credentials, peer)
         caller.current.set(UserCaller(self, principal))
@@ -206,7 +208,7 @@ class AccessControl:
         method: str,
         peer: str,
     ) -> None:
-        """Checks the permissions of a request, and logs it if it needs an admin.
+        """Checks the permissions of a request; logs a permitted one that needs an admin.
 
         Raises NoPermissionError.
         """
@@ -218,7 +220,9 @@ class AccessControl:
                     audited.append(resource)
         if audited:
             shown = ", ".join(map(str, audited))
-            audit.info("user %s did %s of %s from %s", principal.access_key, method, shown, peer)
+            audit.info(
+                "user %s requested %s of %s from %s", principal.access_key, method, shown, peer
+            )
 
 
 @dataclass(frozen=True, slots=True)

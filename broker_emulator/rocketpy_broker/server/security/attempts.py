@@ -2,14 +2,14 @@
 
 Failures count for a user at an address, for the user, and for the address. Above the free number
 each further attempt waits, longer with each failure. Attempts wait one after the other, so more
-connections are no faster. All users of an address, and all addresses of a user, share a short wait
-that grows with attempts. Guesses from elsewhere do not keep a user out:
+connections are no faster. All users of an address, and all addresses of a user, share a short wait.
+It grows with the attempts that wait. Guesses from elsewhere do not keep a user out:
 
 - A user at an address where it has signed in does not share that wait.
-- A user at an address without failures of its own waits after other such addresses only.
+- A user at an address where it has not failed waits only for attempts from such addresses.
 
-An address of IPv6 is a network of 2^64 addresses, which one host may have. State: the failures and
-the addresses of users, in memory; the oldest are dropped.
+An IPv6 address counts as its network of 2^64 addresses, since one host may have them all. State:
+the failures and the addresses of users, in memory; the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Attempts:
 
     @contextmanager
     def waits(self, host: str) -> Iterator[None]:
-        """Counts an attempt that waits for the time of the block."""
+        """Counts an attempt as waiting while the block runs."""
         self._waiting.change(host, 1)
         try:
             yield
@@ -143,7 +143,7 @@ class Attempts:
             self._counts.popitem(last=False)
 
     def succeeded(self, access_key: str, host: str) -> None:
-        """Ends the count of a user at an address."""
+        """Ends the count of a user at an address, and remembers that pair."""
         pair = access_key, host
         self._counts.pop(pair, None)
         self._known[pair] = None
@@ -153,7 +153,7 @@ class Attempts:
 
 
 def host_of(peer: str) -> str:
-    """Returns the address of a peer in gRPC's notation; of IPv6 its network of 2^64 addresses."""
+    """Returns the address of a peer in gRPC's notation; for IPv6 its network of 2^64 addresses."""
     host = peer.rpartition(":")[0] or peer
     kind, _, text = host.partition(":")
     try:

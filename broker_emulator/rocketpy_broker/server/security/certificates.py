@@ -36,9 +36,9 @@ DAY_MS = 86_400_000
 # Certificates that the broker makes: their days, the days left at their renewal, and the days of
 # their authority.
 VALID_DAYS, RENEWED_BEFORE_DAYS, CA_DAYS = 365, 60, 3_650
-# A clock of a client that is late accepts the certificate, too.
+# A client whose clock is late accepts the certificate, too.
 BEGIN_BEFORE = dt.timedelta(days=1)
-# More certificates or authorities in a file are refused.
+# A larger file is refused.
 FILE_BYTES_MAX = 1 << 20
 # Each end of a handshake in memory has at most this number of steps.
 HANDSHAKE_STEPS = 4
@@ -50,7 +50,7 @@ class CertificateError(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The contents of the files in use: the server's certificates and key, clients' authorities."""
+    """The contents of the files in use: certificates, key, and authorities of clients."""
 
     certificate: bytes
     key: bytes
@@ -58,7 +58,7 @@ class Pair:
 
 
 class ServerCertificates:
-    """The certificates of a server's ports, which follow their files.
+    """The certificates of a server's ports; changed files replace them.
 
     A port takes `context` and `pair` for each connection.
     """
@@ -66,7 +66,7 @@ class ServerCertificates:
     def __init__(
         self, config: ServerTls, folder: Path | None, names: Collection[str], clock: Clock
     ) -> None:
-        """Takes in the folder of a self-signed pair, and the names in it."""
+        """Takes the configuration folder and the server's names, for a self-signed pair."""
         self._config = config
         self._folder = None if folder is None else folder / "tls"
         self._names = names
@@ -105,7 +105,7 @@ class ServerCertificates:
         return self._config.key or self.certificate_path.with_name("key.pem")
 
     def open(self) -> None:
-        """Reads the files, after it made a self-signed pair. Raises CertificateError."""
+        """Reads the files; first makes a self-signed pair if needed. Raises CertificateError."""
         self._renew()
         self.pair, self.context = self._read()
         self._tried = self.pair
@@ -135,7 +135,7 @@ class ServerCertificates:
     def _log(self, text: str) -> None:
         if text != self._logged:
             self._logged = text
-            logger.warning("new connections get the certificate in use before: %s", text)
+            logger.warning("new connections still get the old certificate: %s", text)
 
     def _renew(self) -> None:
         if self._config.is_self_signed:
@@ -193,7 +193,7 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # The password keeps OpenSSL from asking for one.
+        # An empty password keeps OpenSSL from a prompt for one.
         context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:
         reason = reason_of(error)
@@ -256,10 +256,10 @@ def _is_any(name: str) -> bool:
 
 
 def make_self_signed(certificate: Path, key: Path, names: Collection[str], now_ms: int) -> None:
-    """Writes a pair and its authority, unless they are there for these names and end late enough.
+    """Writes a pair and its authority, unless both exist for these names and expire late enough.
 
     Certificate and authority have one key. Clients trust the authority, `ca.pem` beside them, so
-    they accept a certificate that replaces another. Raises CertificateError, OSError.
+    they also accept a renewed certificate. Raises CertificateError, OSError.
     """
     try:
         from cryptography.hazmat.primitives import serialization
@@ -299,7 +299,7 @@ def _is_usable(path: Path, names: Collection[str], now: dt.datetime, days: int) 
 
 
 def _private_key(path: Path) -> tuple[EllipticCurvePrivateKey, bool]:
-    """Returns the key in a file, or a new one that it writes there, and True. Raises OSError."""
+    """Returns the key in a file, and True if it is new and was written now. Raises OSError."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 

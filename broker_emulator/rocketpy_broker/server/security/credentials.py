@@ -1,6 +1,6 @@
 """Credentials that requests carry, one form for each protocol.
 
-A form without an access key or with broken syntax has no credentials.
+A request without an access key, or with broken syntax, has no credentials.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ACCESS_KEY_CHARACTERS_MAX = 64
 DATE_TIME = "x-mq-date-time"
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _BASIC = "basic "
-# Queries have no body, and a larger one takes too long to be hashed twice.
+# The longest body that is hashed for both signed forms; queries have none.
 TWICE_BYTES_MAX = 65_536
 
 
@@ -28,8 +28,8 @@ TWICE_BYTES_MAX = 65_536
 class Credentials:
     """A user's name, and a comparison of the signature with a secret key in constant time.
 
-    `expiry_ms` is the time in ms since 1970 until which the signature is valid. A `text` is the
-    whole signature of credentials that come again.
+    `expiry_ms` is the time in ms since 1970 until which the signature is valid; None without end.
+    `text` is the token that a client sends with several requests; empty for a signature.
     """
 
     access_key: str
@@ -125,7 +125,10 @@ def _credentials(
     expiry_ms: int | None = None,
     text: str = "",
 ) -> Credentials | None:
-    """Returns credentials; a longer access key is no user's, and is cut before it is counted."""
+    """Returns credentials; None without an access key.
+
+    A key above the limit belongs to no user. It is cut, so that counts of failures stay small.
+    """
     if not access_key:
         return None
     key = access_key[: ACCESS_KEY_CHARACTERS_MAX + 1]

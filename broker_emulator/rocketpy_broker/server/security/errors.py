@@ -35,7 +35,7 @@ class TooManyAttemptsError(UnauthenticatedError):
     """An attempt that was not examined: too many before it have failed."""
 
     def __init__(self, wait_ms: float) -> None:
-        wait = counted(round(wait_ms / 1000), "second")
+        wait = counted(max(round(wait_ms / 1000), 1), "second")
         super().__init__(f"too many attempts have failed; try again in {wait}")
         self.wait_ms = wait_ms
 

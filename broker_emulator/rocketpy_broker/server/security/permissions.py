@@ -41,7 +41,7 @@ class Action(IntFlag):
 
 
 class Role(Enum):
-    """Roles of users: an admin may do all; a monitor may see all counts and no message."""
+    """Roles of users: an admin may do all; a monitor may also see all counts."""
 
     USER = "user"
     MONITOR = "monitor"
@@ -81,8 +81,8 @@ def topic(name: str) -> Resource:
 def popped(name: str, group: str) -> Resource:
     """Returns the resource of a topic whose messages a group acknowledges.
 
-    A topic of the group's pop retries follows the group. To read by such a name would be unsafe: it
-    may be the retry topic of a group with a longer name.
+    A topic of the group's pop retries follows the group. This holds for acknowledgements only: the
+    name may also be the retry topic of a group with a longer name.
     """
     own = retry_topic(group)
     is_own = bool(group) and name.startswith(own) and name[len(own) :].startswith(POP_SEPARATORS)

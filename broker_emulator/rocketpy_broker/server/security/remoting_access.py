@@ -38,7 +38,7 @@ from rocketpy_proto.remoting import REQUEST_BODIES, RemotingCommand
 from rocketpy_proto.remoting.fields import decode_bounded_body
 
 PUB, SUB, ADMIN, EITHER = Action.PUB, Action.SUB, Action.ADMIN, Action.PUB | Action.SUB
-# Of a body with names; a larger one takes too long to decode.
+# The most bytes of a body with names, and of one that is not plain JSON: decoding takes time.
 BODY_BYTES_MAX, LENIENT_BODY_BYTES = 512 << 10, 64 << 10
 # RocketMQ's Java clients register each client in this group. It ends no transactions.
 INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
@@ -57,7 +57,7 @@ class RemotingRequest(Protocol):
 
 
 class _Call:
-    """A request, and its body as a value once a requirement reads it."""
+    """A request; its body is decoded when a requirement reads it."""
 
     def __init__(self, request: RemotingRequest) -> None:
         self.header = request.header
@@ -191,7 +191,7 @@ REQUIREMENTS: Mapping[int, Requirements] = {
     Code.GET_ALL_DELAY_OFFSET: _MONITOR,
     Code.HEART_BEAT: (
         Requirement(SUB, _heartbeat_consumers),
-        # A producer group gets the checks of its transactions, with their messages.
+        # Clients of a producer group receive transaction checks, which contain messages.
         Requirement(PUB, _heartbeat_producers),
     ),
     Code.UNREGISTER_CLIENT: (

@@ -83,7 +83,7 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "Broker/CheckFilter": _ANY_USER,
     # A request without records has no topic.
     "Broker/StageBlocks": (_topic(PUB, is_optional=True),),
-    # The job's token, which its writer has drawn, protects a batch.
+    # The job's token, which only its writer knows, protects a batch.
     "Broker/CommitBatch": _ANY_USER,
     "Broker/QueryBatch": _ANY_USER,
     "Broker/AbortBatch": _ANY_USER,
@@ -119,7 +119,7 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "Admin/ListUsers": _ADMIN,
     "Groups/Heartbeat": (
         Requirement(SUB, _heartbeat_topics),
-        # A producer group gets the checks of its transactions, with their messages.
+        # Clients of a producer group receive transaction checks, which contain messages.
         Requirement(PUB, lambda request: map(group, request.producer_groups)),
     ),
     "Groups/Unregister": (
@@ -133,7 +133,7 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     ),
     "Groups/LockQueues": _QUEUES,
     "Groups/UnlockQueues": _QUEUES,
-    # Of the groups for which the client id has sent heartbeats.
+    # They are about groups in heartbeats of the client id; the heartbeats were checked.
     "Groups/Notices": _ANY_USER,
     "Groups/ListGroups": _ANY_USER,
     "Groups/GetGroup": (_READ_GROUP,),
@@ -158,14 +158,17 @@ _PREFIX = "/rocketpy.v1."
 class Rights:
     """The permissions of a user at one time. Without users each request is allowed.
 
-    `slave_refusal` is the reason for which a slave refuses to write; None at a master.
+    `slave_refusal` is the reason why a slave refuses writes; None at a master.
     """
 
     principal: Principal | None = None
     slave_refusal: str | None = None
 
     def allows(self, rpc: str, request: Any) -> bool:
-        """True if the request would not be refused; without a name, one for at least one name."""
+        """True if the request would be allowed.
+
+        A topic or group without a name counts as allowed if the user may use at least one.
+        """
         if self.slave_refusal is not None and rpc in writes.ROCKETPY_V1:
             return False
         return self.principal is None or all(
@@ -188,7 +191,7 @@ class RocketpyV1Access:
         control: AccessControl,
         credentials_of: Callable[[str], Credentials | None] = bearer_credentials,
     ) -> None:
-        """Takes in `credentials_of` the reader of the metadata `authorization`."""
+        """Reads the metadata `authorization` with `credentials_of`."""
         self._control = control
         self._credentials_of = credentials_of
 

@@ -1,7 +1,7 @@
 """Encryption of the users' secret keys at rest.
 
-Signatures are HMACs, so the broker needs the secrets themselves: a hash cannot serve. They are
-encrypted with a key file of its own, which no backup of the store contains.
+Signatures are HMACs, so the broker needs the secret keys themselves: hashes are not enough. The
+encryption key is in a file of its own, which no backup of the store contains.
 """
 
 from __future__ import annotations
@@ -26,21 +26,25 @@ class SecretBox:
         self._fernet: Fernet | None = None
 
     def encrypt(self, secret: str) -> str:
-        """Returns the encrypted secret; creates the key file at its first use.
+        """Returns the encrypted secret; creates the key file if it is missing.
 
         Blocks. Raises ConfigFileError, OSError.
         """
         return self._box(create=True).encrypt(secret.encode()).decode()
 
     def decrypt(self, text: str) -> str:
-        """Returns the secret. Blocks. Raises ConfigFileError; ValueError for another key's text."""
+        """Returns the secret. Blocks.
+
+        Raises ConfigFileError, or ValueError for a text that another key has encrypted.
+        """
         from cryptography.fernet import InvalidToken
 
         box = self._box(create=False)
         try:
             return box.decrypt(text.encode()).decode()
         except InvalidToken as error:
-            raise ValueError(f"a secret key is not encrypted with {self.path.name}") from error
+            reason = "a secret key was encrypted with another key"
+            raise ValueError(f"{reason}; restore the old {self.path.name}") from error
 
     def _box(self, *, create: bool) -> Fernet:
         if self._fernet is None:

@@ -25,7 +25,7 @@ WRITE_BYTES = 262_144
 
 
 class TlsClient(Protocol):
-    """A connection, which the port hands its transport and its first bytes."""
+    """A connection that gets its transport and its first bytes from the port."""
 
     @property
     def peer(self) -> str:
@@ -44,7 +44,7 @@ class TlsPort:
         """Calls `closed` with the peer of a connection that it closes, and the reason."""
         self._certificates = certificates
         self._closed = closed
-        # Of all connections: received bytes are taken out at once.
+        # All connections share it: received bytes are taken out at once.
         self._buffer = memoryview(bytearray(READ_BYTES))
 
     @classmethod
@@ -117,10 +117,10 @@ class _FirstBytes(asyncio.Protocol):
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
-    """TLS between a connection's protocol and its transport, of which it takes the events.
+    """TLS between a connection's protocol and its transport, whose events it receives.
 
-    asyncio's own TLS takes no bytes that were received before it. What is written before the
-    handshake ends is sent after it.
+    asyncio's own TLS cannot take bytes that were received before it was set up. Bytes written
+    before the end of the handshake are sent after it.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._advance()
 
     def eof_received(self) -> bool:
-        """Closes the connection: without the client's close it may have been cut."""
+        """Closes the connection: without a close_notify, the client's data may be cut."""
         return False
 
     def pause_writing(self) -> None:
@@ -196,7 +196,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._flush()
 
     def _deliver(self) -> None:
-        """Hands decrypted bytes to the protocol. Raises ssl.SSLError where there are no more."""
+        """Hands decrypted bytes to the protocol. Raises ssl.SSLWantReadError after the last."""
         while not (self._is_paused or self._is_closing):
             data = self._tls.read(READ_BYTES)
             if not data:
@@ -281,7 +281,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._is_closing or self._transport.is_closing()
 
     def close(self) -> None:
-        """Closes the connection when the peer has read what was sent."""
+        """Closes the connection after all written bytes are sent."""
         if self._is_open and not self._is_closing:
             with suppress(ssl.SSLError):
                 self._tls.unwrap()

@@ -1,10 +1,10 @@
 """Users of a broker: `config/users.json`.
 
 The file is replaced as a whole, without a backup: a backup would bring back users that were
-removed. A change is on disk before it takes effect and is answered. Programs change the file one at
-a time, by a lock of `users.lock`, each from what the file has then. A broken file stops a start; a
-broken change of the file while the broker runs is logged and ignored. Once there were users, the
-broker requires signatures until its end, even if the file is emptied.
+removed. A change is on disk before it takes effect and is answered. Programs that change the file
+lock `users.lock`: one at a time reads the file, and replaces it. A broken file stops a start. If it
+becomes broken while the broker runs, that is logged and ignored. Once there were users, the broker
+requires signatures until it stops, even if the file is emptied.
 State: the users, in memory with their secret keys.
 """
 
@@ -47,7 +47,7 @@ USERS_MAX, PERMISSIONS_MAX = 10_000, 1_000
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user with its secret key, which shows nowhere."""
+    """A user with its secret key, which no response and no log line shows."""
 
     principal: Principal
     secret_key: str = field(repr=False)
@@ -75,7 +75,7 @@ class UserTable:
         self.is_on = False
 
     def get(self, access_key: str) -> User | None:
-        """Returns an enabled user."""
+        """Returns an enabled user, or None."""
         user = self._users.get(access_key)
         return user if user is not None and user.is_enabled else None
 
@@ -84,7 +84,7 @@ class UserTable:
         return self._users
 
     def messages(self) -> list[admin_pb2.User]:
-        """Returns all users, without their secret keys, by access key."""
+        """Returns all users, without their secret keys, sorted by access key."""
         return [_message(self._users[key]) for key in sorted(self._users)]
 
     # --- The file ---
@@ -119,8 +119,8 @@ class UserTable:
         except FileNotFoundError:
             users, read_stamp = {}, ()
         except (OSError, ValueError, BrokerError) as error:
-            logger.warning("%s: %s; the users stay as they were", self.path, error)
-            # Of the file before it was read: its writer may have ended since.
+            logger.warning("%s: %s; the users stay as they were; repair the file", self.path, error)
+            # The stamp from before the read: a change since then is read at the next look.
             self._stamp = stamp
             return
         self._take(users, read_stamp)

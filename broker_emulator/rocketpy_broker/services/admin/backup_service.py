@@ -158,7 +158,9 @@ class BackupService:
             raise _TopicDeletedError
 
     async def _planned(self, state: StateFiles) -> LiveBackup:
-        """Returns a copy that ends at or after the present log end, which covers the state files.
+        """Returns a copy that ends at or after the present log end.
+
+        So it has all messages that the state files know.
 
         Raises BackupError, StoreClosedError.
         """

@@ -92,7 +92,7 @@ class BrokerStatusService:
     def serves(
         self, recovery: RecoveryResult, count_connections: Callable[[], Awaitable[int]]
     ) -> None:
-        """Notes that clients may connect from now on, and resets the start time."""
+        """Notes that clients may connect from now on, and sets the start time to now."""
         self._recovery, self._count_connections = recovery, count_connections
         self._began_ms, self._started_ms = self._clock.monotonic_ms(), self._clock.now_ms()
 
@@ -168,7 +168,7 @@ class BrokerStatusService:
         )
 
     def schedule_offsets(self) -> dict[int, tuple[int, int]]:
-        """Returns the next offset and the end of each delay level's queue, by used level."""
+        """Returns the next offset and the queue's end of each delay level that was used."""
         progress, range_of = self._delay.progress, self._store.range_of
         offsets = {
             level: (

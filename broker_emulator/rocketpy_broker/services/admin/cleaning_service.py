@@ -25,7 +25,7 @@ PAUSE_MS = 100
 
 
 def waiting_segments(store: MessageStore, *, manual: bool) -> list[admin_pb2.WaitingSegments]:
-    """Returns the reasons for which the next cleaning keeps log segments. Raises OSError."""
+    """Returns the reasons why the next cleaning keeps log segments. Raises OSError."""
     return [
         admin_pb2.WaitingSegments(
             reason=wait.reason.value,
@@ -37,7 +37,7 @@ def waiting_segments(store: MessageStore, *, manual: bool) -> list[admin_pb2.Wai
 
 
 def expired_count(store: MessageStore) -> int:
-    """Returns the number of segments that cleanings by request may remove now. Raises OSError."""
+    """Returns the number of segments that a cleaning on request may remove now. Raises OSError."""
     waits = store.segment_waits(manual=True)
     return sum(wait.segment_count for wait in waits if wait.reason is WaitReason.BATCH)
 
@@ -45,7 +45,7 @@ def expired_count(store: MessageStore) -> int:
 def cleaning_rules(policy: CleanPolicy, now_ms: int) -> admin_pb2.CleaningRules:
     """Returns the rules of scheduled cleaning, and the start of its next hour."""
     now = datetime.fromtimestamp(now_ms / 1000).astimezone()
-    # Hours of the clock on the wall: one may be missing, or come twice, in a day.
+    # Hours of local time: summer time leaves one out, or repeats one.
     hour = now.replace(tzinfo=None, minute=0, second=0, microsecond=0)
     begins = ((hour + timedelta(hours=step)).astimezone() for step in range(1, 26))
     following = (each for each in begins if each.hour in policy.delete_when_hours)

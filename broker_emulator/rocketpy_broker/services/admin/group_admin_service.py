@@ -113,7 +113,7 @@ class GroupAdminService:
             if topic in self._topics:
                 await self._admin.delete_topic(topic)
                 gone.append(topic)
-        # Pops of the group count only while it exists.
+        # Commits the waiting offsets of pops now, while the group exists.
         self._committed.resetting()
         if not keep_offsets:
             await self._committed.delete_group(group)

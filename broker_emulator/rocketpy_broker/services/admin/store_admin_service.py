@@ -1,7 +1,7 @@
 """Store administration: single messages, counters and cleaning.
 
-Cleaning removes only what a restart would remove, too. Topics without configuration are removed on
-request only, since a lost `topics.json` must not cost the messages.
+A cleaning on request ignores the hours of scheduled cleaning, but keeps its other rules. Topics
+without configuration are removed on request only: a lost `topics.json` must not cost the messages.
 """
 
 from __future__ import annotations
@@ -160,7 +160,9 @@ class StoreAdminService:
                 waiting_segments=waiting_segments(self._store, manual=True),
             )
         except OSError as error:
-            raise BrokerError(f"cleaning failed ({error.strerror}); try again") from error
+            raise BrokerError(
+                f"cleaning failed ({error.strerror}); check the broker's disk and try again"
+            ) from error
 
     def _unused_topics(self) -> list[str]:
         stored = {queue.topic for queue in self._store.queues()}
@@ -228,7 +230,9 @@ def _check_query(request: admin_pb2.QueryMessageRequest) -> None:
     for name, value in (("key", key), ("tag", tag)):
         if len(value) > PROPERTIES_BYTES_MAX:
             raise ParameterIllegalError(name, value, f"up to {PROPERTIES_BYTES_MAX} characters")
-    if begin_ms < 0 or end_ms < 0 or (end_ms and end_ms < begin_ms):
+    if begin_ms < 0:
+        raise ParameterIllegalError("begin_timestamp_ms", begin_ms, "0 or more")
+    if end_ms < 0 or (end_ms and end_ms < begin_ms):
         accepted = f"0 for no end, or {begin_ms} and more"
         raise ParameterIllegalError("end_timestamp_ms", end_ms, accepted)
     if count_max < 0:
@@ -248,10 +252,10 @@ def _why_nothing(host: Host, stored_at: Host | None = None) -> str:
     `stored_at` is the store host of the message at the id's offset.
     """
     if not 0 < host.port <= PORT_MAX:
-        return "it may be a msgId; query its topic"
+        return "it may be a msgId; query its topic with it as the key"
     if stored_at is not None:
         return (
-            f"it is of the broker at {host}, and the message at its place here was stored at "
+            f"it is of the broker at {host}, but the message at its offset here was stored at "
             f"{stored_at}. Query the other broker"
         )
     return f"it names the broker at {host}; the message may be cleaned, or another broker has it"

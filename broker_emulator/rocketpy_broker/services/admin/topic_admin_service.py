@@ -47,7 +47,7 @@ ENTRIES_A_SLOT = 500
 
 @cache
 def _installed_version() -> str:
-    """Returns the version; to find it in its file takes 3 ms."""
+    """Returns the version of the package; reading it from a file takes 3 ms."""
     return version(DISTRIBUTION)
 
 
@@ -114,8 +114,8 @@ class TopicAdminService:
         await self._admission.write_over()
         self._topics.check_deletable(topic)
         retries = await self._pop_retry_topics(topic)
-        # The topic follows them: a repeated call finds it after a crash. A redelivery may copy its
-        # messages until it is gone.
+        # Retry topics go before the topic: after a crash, a repeated call still finds it. They go
+        # again after it: until then, a redelivery may have copied its messages to them.
         for each in [*retries, topic, *retries]:
             if each not in self._topics:
                 continue
@@ -153,7 +153,8 @@ class TopicAdminService:
     async def _pop_retry_topics(self, topic: str) -> list[str]:
         """Returns the topics for redeliveries of the topic's messages to groups that may pop them.
 
-        Omits %RETRY%a_b_c of group a_b and topic c if group a has read topic b_c: it is its own.
+        %RETRY%a_b_c of group a_b and topic c is left out if group a has read topic b_c. It may have
+        messages of that topic.
         """
         own: set[str] = set()
         others: set[str] = set()
@@ -176,9 +177,9 @@ class TopicAdminService:
     async def list_topics(
         self, request: admin_pb2.ListTopicsRequest
     ) -> admin_pb2.ListTopicsResponse:
-        """Returns the named topics, each once, or topics after `after`: all, or `count_max`.
+        """Returns the named topics, each once, or else a page of topics after `after`.
 
-        With a prefix, only topics whose name starts with it.
+        A page has up to `count_max` topics whose names start with `prefix`; 0 is no limit.
 
         It takes scheduler slots in between. Raises TopicNotExistError for a missing topic,
         ParameterIllegalError for too many names.
@@ -250,7 +251,7 @@ class TopicAdminService:
     async def topic_groups(
         self, request: admin_pb2.ListTopicGroupsRequest
     ) -> admin_pb2.ListTopicGroupsResponse:
-        """Returns groups with committed offsets in a topic, by name, after `after`.
+        """Returns a page of the groups after `after` that have committed offsets in a topic.
 
         It takes scheduler slots in between. Raises TopicNotExistError, ParameterIllegalError.
         """

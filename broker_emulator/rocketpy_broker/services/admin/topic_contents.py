@@ -25,7 +25,7 @@ class TopicContents:
     async def remove(self, topic: str) -> None:
         """Removes messages and committed offsets permanently; durable on return.
 
-        The caller holds a block of `refusing`, so no client sends or commits. Raises OSError.
+        The caller is in a `refusing` block, so no client sends or commits. Raises OSError.
         """
         await self._store_files.delete_topic(topic)
         await self._consumers.delete_topic(topic)

@@ -40,13 +40,13 @@ class CommitCheck:
         self._staging = staging
 
     async def are_copied(self, job: Job, tasks: Sequence[StagedTask], wait_ms_max: int) -> bool:
-        """Waits for the slaves that must have copies of the tasks' files; False if some lack.
+        """Waits until enough slaves have copies of the tasks' files; False after `wait_ms_max`.
 
         Raises as `attempts`.
         """
         if not self._files.is_waited_for:
             return True
-        # A file is copied whole once its attempt has ended.
+        # Slaves copy only files of ended attempts, so these are checked first.
         await self.attempts(job, tasks)
         keys = ((task.task, task.token) for task in tasks)
         named = (job.attempts[key].staged for key in keys if key in job.attempts)
@@ -67,7 +67,7 @@ class CommitCheck:
                 for topic, queue_id in staged.queue_ids.items():
                     uses[topic].add(staged, queue_id, staged.deletion_counts.get(topic))
             found += some
-        # Before the decision, which is appended at once after the check.
+        # Waits here, since the decision is appended without a wait after the check of topics.
         await self._staging.admission.write_over()
         # Topics may have changed during the awaits above.
         for topic, use in uses.items():
@@ -99,9 +99,9 @@ class CommitCheck:
 
 @dataclass(slots=True)
 class _TopicUse:
-    """The use of one topic by attempts: see StagedAttempt.
+    """The use of one topic by all attempts of a batch; StagedAttempt has the fields.
 
-    It keeps the highest of their queue ids and the lowest of their log ends.
+    The highest of their queue ids and the lowest of their log ends are kept.
     """
 
     queue_id: int = -1
@@ -121,8 +121,8 @@ def _check_attempt(attempt: Attempt, task: StagedTask) -> None:
     if attempt.is_gone or not staged.is_sealed or staged.counts != task.counts:
         lack = "" if staged.is_sealed else ", and its end is missing"
         raise StagedIllegalError(
-            f"{staged.file.path.name} holds {_described(staged.counts)} of task {task.task}, the "
-            f"commit names {_described(task.counts)}{lack}: the file was damaged, or cut by a "
+            f"{staged.file.path.name} holds {_described(staged.counts)} of task {task.task}, but "
+            f"the commit names {_described(task.counts)}{lack}: the file was damaged, or cut by a "
             "crash. Write the batch again"
         )
 

@@ -1,4 +1,4 @@
-"""Jobs that are staging, and the one that counts for each writer.
+"""Jobs that stage batches, with the present job of each writer.
 
 A writer has one pending batch at a time, and one job for it. So a new job supersedes the writer's
 other jobs for that batch and for older ones. Their drivers have ended, or compete with this one,
@@ -85,14 +85,14 @@ class JobTable:
         reason = self._discarded.get(name)
         if reason is not None:
             raise StagedIllegalError(
-                f"what this job staged of batch {name.batch_id} of writer {name.writer_id!r} was "
-                f"removed: {reason}"
+                f"the blocks that this job staged for batch {name.batch_id} of writer "
+                f"{name.writer_id!r} were removed: {reason}"
             )
 
     def use(self, name: BatchJob) -> Job:
         """Returns the job and sets its last use to now.
 
-        Raises StagedIllegalError for a discarded job, TooManyJobsError for a new one.
+        Raises StagedIllegalError for a discarded job, TooManyJobsError for a new one at a limit.
         """
         self.check_wanted(name)
         job = self._jobs.get(name)
@@ -169,7 +169,7 @@ class JobTable:
             hold.release()
 
     def released(self, job: Job) -> None:
-        """Forgets a job that has no files and no streams. It may return."""
+        """Forgets a job that has no files and no streams; its next call starts it again."""
         if not (job.holds or job.attempts) and self._jobs.get(job.name) is job:
             self._drop(job)
             self._ended[job.name] = None

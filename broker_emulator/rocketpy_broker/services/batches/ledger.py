@@ -9,8 +9,8 @@ A writer is forgotten after it was idle for `idle_ms_max`. Two readings of the w
 of monotonic time apart, must agree on that. So a clock that jumps forgets no writer at once.
 
 A single writer writes one batch and never returns. It is forgotten after `single_idle_ms_max` of
-monotonic time since its decision or the start. That alone writes no file: after a crash some return
-and are forgotten again.
+monotonic time since its decision or the start. The file is not written for that alone. So a crash
+brings some of them back, and they are forgotten again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ class _Reading:
 
 
 class BatchLedger:
-    """The table. `flushed_end` returns the offset up to which the log is on disk."""
+    """The last decided batch of each writer.
+
+    `flushed_end` returns the offset up to which the log is on disk.
+    """
 
     def __init__(
         self,
@@ -196,7 +199,7 @@ class BatchLedger:
         self._forgotten += gone
 
     def _read_clock(self, monotonic_ms: float) -> None:
-        """Finds the time before which writers are idle by all clock readings of an hour."""
+        """Sets the time before which writers count as idle: the lowest reading of an hour."""
         before_ms = self._clock.now_ms() - self._idle_ms_max
         reading = self._reading
         if reading is None:

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 BATCHES_QUEUE = QueueKey(BATCHES_TOPIC, 0)
 DECISION, COMPLETION = "decision", "completion"
 _READ_BYTES = 1 << 20
-# More than fit into a decision of 4 MiB.
+# With random tokens, fewer tasks fit into a decision of 4 MiB.
 TASKS_MAX = 200_000
 
 
@@ -105,7 +105,7 @@ class Completion:
 
 
 class BatchLog:
-    """The writer and reader of these records."""
+    """The writer and reader of decisions and completions."""
 
     def __init__(self, store: MessageStore, clock: Clock) -> None:
         self._store = store
@@ -122,7 +122,10 @@ class BatchLog:
         )
 
     def append_completion(self, batch: Batch, stored_count: int) -> AppendResult:
-        """Spares the next start this batch. Raises the errors of `MessageStore.append`."""
+        """Appends the completion, so that the next start does not search for the batch's records.
+
+        Raises the errors of `MessageStore.append`.
+        """
         content = {
             "writerId": batch.job.writer_id,
             "batchId": batch.job.batch_id,
@@ -163,7 +166,10 @@ class BatchLog:
                     yield _of_record(decode_record(data, position).record)
                     position += size
             else:
-                logger.critical("a decision about a batch is lost: %s %d", BATCHES_TOPIC, offset)
+                logger.critical(
+                    "the record at offset %d of %s is lost: the decision or completion of a batch",
+                    *(offset, BATCHES_TOPIC),
+                )
             offset = max(found.next_offset, offset + 1)
 
 

@@ -4,7 +4,7 @@ Tasks stage blocks; then a job requests the commit of named task attempts in one
 appends one record to the batches queue. From then on the batch is committed. *Rolling forward*
 appends the staged blocks after the decision. With SYNC_FLUSH, consumers see them only after they
 are on disk. The log is cut at its first torn record. So visible messages always follow a decision
-that is on disk. A *completion* spares the next start the search.
+that is on disk. A *completion* then saves the next start a search for the batch's records.
 
 A crash before the decision leaves staging files. A commit after the restart still finds them; files
 that no commit names never become visible. A crash after the decision leaves it without completion.
@@ -59,7 +59,7 @@ TOPICS_NAMED = 10
 
 UNCOPIED = (
     "the batch is not decided: too few slaves have copies of its staged blocks (slaves of RocketMQ "
-    "make none)"
+    "make none). Check the slaves"
 )
 
 StartTask = Callable[[Coroutine[object, object, None]], None]
@@ -159,7 +159,7 @@ class BatchService:
         """Forgets all writers and staged blocks, except batches that are being stored."""
         for name in self._staging.names():
             await self.abort(name)
-        # Also skips the completions: a start would add their writers to the ledger.
+        # A start then skips earlier completions. They would bring their writers back.
         self._note_progress()
         self._ledger.forget_all(kept=self._pending)
 
@@ -192,7 +192,7 @@ class BatchService:
         outcome = Outcome.COMMITTED if entry.job_token == job.token else Outcome.ALREADY_COMMITTED
         if entry.stored_count == entry.record_count:
             return BatchState(outcome, entry.batch_id, *counts)
-        lack = f"{_described(job, *counts)}; what was lost is in the broker's log"
+        lack = f"{_described(job, *counts)}; the broker's log names what was lost"
         return BatchState(Outcome.INCOMPLETE, entry.batch_id, *counts, hindrance=lack)
 
     # --- Deciding ---
@@ -203,7 +203,7 @@ class BatchService:
         if len(body) > self._body_bytes_max:
             raise RecordIllegalError(
                 f"{len(batch.tasks)} tasks make a decision of {len(body)} bytes, limit "
-                f"{self._body_bytes_max}. Write with fewer tasks, as by coalesce"
+                f"{self._body_bytes_max}. Write with fewer tasks, for example after coalesce()"
             )
         return body
 
@@ -280,7 +280,7 @@ class BatchService:
         # Before the completion: nothing waits for its flush, so the ledger must not depend on it.
         self._note_progress()
         log_end = pending.log_end
-        # Without a completion the next start searches for missing records and finds none.
+        # Without a completion the next start searches for missing messages and finds none.
         with contextlib.suppress(StoreError):
             log_end = self._log.append_completion(batch, stored_count).end_offset
         self._removable.append(_RemovableFiles(list(pending.attempts.values()), log_end))
@@ -324,7 +324,9 @@ class BatchService:
         await self._find_progress()
         self._note_progress()
         for writer_id, pending in self._pending.items():
-            logger.warning("rolling forward a batch of %r that was decided before", writer_id)
+            logger.warning(
+                "rolling forward a batch of writer %r that was decided before the start", writer_id
+            )
             start(self._carry_out(pending))
 
     def _undone(self) -> list[Decision]:

@@ -1,11 +1,12 @@
 """Completed staging files, for slaves that copy them.
 
 With SYNC_MASTER a decision waits until enough slaves have copies of its files. A slave that is
-promoted after the decision then rolls the batch forward from its copies. A slave asks for changes
-in their order. Each request reports that it has all files of the changes before, except the ones
-that it names. With `in_sync_replicas` a decision waits for that number of slaves in any case.
-Otherwise it waits only for slaves that have asked lately. Slaves of RocketMQ copy no files. Changes
-are in memory: a restart begins a new run. A slave that lacks forgotten removals begins again.
+promoted after the decision then rolls the batch forward from its copies. A slave requests changes
+in their order. Each request reports that the slave has the files of all earlier changes, except the
+files that it names. With `in_sync_replicas` a decision waits for that number of slaves in any case.
+Otherwise it waits only for slaves that sent a request lately. Slaves of RocketMQ copy no files.
+Changes are in memory: a restart begins a new run. A slave that missed forgotten removals begins
+again.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from rocketpy_broker.store.staging.area import StagedAttempt
 
 # The longest time for which the request of a slave is held.
 HELD_MS_MAX = 5_000
-# A slave that was not heard of for longer copies nothing.
+# A slave without a request for longer does not count: no decision waits for it.
 SILENT_MS_MAX = 30_000
 CHANGES_A_PAGE = 1_000
 # Numbers that one page looks at: most changes of a long list have gone.
 NUMBERS_A_PAGE = 10_000
-# Removals that are known.
+# Removals that are remembered.
 REMOVED_MAX = 50_000
 NAMES_A_SLOT = 5_000
 
@@ -69,7 +70,7 @@ class CopyReport:
 
 @dataclass(slots=True)
 class _Copier:
-    """A slave's last report, its time, and the last removal forgotten before its first pass."""
+    """A slave's last report, its time, and the last removal forgotten before its first report."""
 
     position: int
     lacking: frozenset[str]
@@ -113,7 +114,7 @@ class StagedFiles:
     # --- Files ---
 
     def completed(self, staged: StagedAttempt) -> None:
-        """Adds a file."""
+        """Adds a completed file, if decisions wait for slaves."""
         if self.is_waited_for:
             name = staged.file.path.name
             self._changes.pop(self._present.get(name, 0), None)
@@ -209,7 +210,7 @@ class StagedFiles:
     # --- Decisions ---
 
     async def copied(self, attempts: Iterable[StagedAttempt], wait_ms_max: int) -> bool:
-        """Waits until enough slaves have the files; returns False if they have not in time.
+        """Waits until enough slaves have the files; returns False after `wait_ms_max`.
 
         All attempts have ended.
         """
@@ -221,7 +222,7 @@ class StagedFiles:
                 await take_slot()
             name = each.file.path.name
             if name not in self._sealed:
-                # Its end may have been cancelled, or was before the start.
+                # The call that ended it may have been cancelled, or came before a restart.
                 self.completed(each)
             names.add(name)
             reached = max(reached, self._present.get(name, 0))

@@ -124,7 +124,7 @@ class StagingService:
         return self._jobs.hold()
 
     async def stage(self, command: StageCommand, stream: JobHold | None = None) -> Staged:
-        """Stages a block or ends the attempt. A job without files stays as long as `stream`.
+        """Stages a block or ends the attempt; `stream` keeps a job that has no files.
 
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
         QueueIdIllegalError, RecordIllegalError, StagedIllegalError, StagingFullError,
@@ -164,7 +164,7 @@ class StagingService:
     @staticmethod
     @contextmanager
     def _discard_if_empty(job: Job, attempt: Attempt) -> Iterator[None]:
-        """Forgets an attempt that has no file: no commit could name it, and it loses nothing."""
+        """Forgets an attempt that has no file: no commit can name it, and no block is lost."""
         try:
             yield
         finally:
@@ -272,7 +272,7 @@ class StagingService:
         except OSError as error:
             raise StoreClosedError(
                 f"the staging file {staged.file.path.name} cannot be used ({error.strerror}); "
-                "the block was not staged"
+                "nothing was staged. Check the broker's disk, and run the task again"
             ) from error
 
     # --- Deciding ---
@@ -311,7 +311,7 @@ class StagingService:
         return len(attempts)
 
     def names(self) -> list[BatchJob]:
-        """Returns the jobs that have staged something."""
+        """Returns the names of all jobs."""
         return list(self._jobs)
 
     async def sweep(self) -> None:
@@ -355,7 +355,7 @@ class StagingService:
     async def _remove_leaving(self, attempts: Sequence[Attempt]) -> None:
         """Removes the attempts' files; a later `sweep` removes the remaining ones."""
         for attempt in attempts:
-            # A task that works on the attempt ends first.
+            # Waits for a task that works on the attempt.
             async with attempt.lock:
                 pass
         area = self._store.staging
@@ -377,11 +377,11 @@ class StagingService:
         """Adds the attempts of earlier runs to the jobs and returns them. Raises OSError."""
         kept: dict[TaskAttempt, StagedAttempt] = {}
         copies = []
-        # The longest of several files of one attempt has all of it.
+        # Of several files of one attempt, the longest has all its blocks.
         loaded = await self.in_thread(self._store.staging.load)
         for staged in sorted(loaded, key=lambda one: one.file_bytes, reverse=True):
             if kept.setdefault(staged.attempt, staged) is not staged:
-                logger.warning("%s is a copy of another staging file", staged.file.path)
+                logger.warning("removing %s, a copy of another staging file", staged.file.path)
                 copies.append(staged)
         await self.remove_files(copies)
         for staged in kept.values():

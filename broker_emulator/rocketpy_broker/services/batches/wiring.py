@@ -60,7 +60,7 @@ def build(
 
     async def start(scope: TaskScope) -> None:
         await commits.recover(scope.start)
-        # A log cut below the saved offset gets new decisions below it.
+        # The log may be cut below the saved offset. A later start would skip new decisions there.
         await saver.save()
         scope.start(commits.run())
 

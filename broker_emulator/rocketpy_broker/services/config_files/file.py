@@ -1,7 +1,7 @@
 """JSON configuration files with a backup, in RocketMQ's format.
 
 A crash during a save leaves the old or the new content. A backup replaces an unreadable file, which
-is kept as `<name>.broken`. The broker does not start without a readable file or backup. A start
+is kept as `<name>.broken`. If files exist and none can be read, the broker does not start. A start
 with defaults would erase the table at the next save.
 Source: ConfigManager, docs/design/storage.md section 1 (`.bak`) and section 11.1.
 """
@@ -67,7 +67,7 @@ class ConfigFile:
         return None
 
     def _restore(self, data: bytes, problem: str | None) -> None:
-        """Copies the backup to the file; the next save would else replace it by the bad file."""
+        """Copies the backup to the file: else the next save makes the broken file the backup."""
         try:
             if problem is not None:
                 durable.move(self.path, self._broken)
@@ -80,7 +80,7 @@ class ConfigFile:
         logger.warning("%s: read from its backup", self.path)
 
     def save(self, content: Mapping[str, object]) -> None:
-        """Replaces the content; a table is an iterator of its entries' texts. Blocks.
+        """Replaces the content, which has a table as an iterator of its entries' texts. Blocks.
 
         One call at a time. Raises OSError; then the file keeps the old content.
         """

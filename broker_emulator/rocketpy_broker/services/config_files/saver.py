@@ -40,7 +40,7 @@ class Table(Protocol):
     def plan_save(self) -> SavePlan | None:
         """Returns a save of the present table; None if the file is up to date.
 
-        The next call follows the end of this save.
+        It is called again only after this save has ended.
         """
 
 

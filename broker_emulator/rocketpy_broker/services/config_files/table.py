@@ -37,8 +37,8 @@ class _Change(Generic[Entry]):
 class ConfigTable(Generic[Entry]):
     """Immutable entries by name.
 
-    The file holds them in `field`, the data version, and `other_fields` of the caller. `encode`
-    returns the JSON of an entry.
+    The file has the entries in `field`. It also has the data version, and `other_fields` of the
+    caller. `encode` returns the JSON of an entry.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class ConfigTable(Generic[Entry]):
         return SavePlan(run, saved)
 
     def _texts_of(self, entries: Mapping[str, Entry]) -> Iterator[bytes]:
-        """Returns the entries' texts, by name. Only the thread of the save may call it."""
+        """Returns the entries' texts, sorted by name. Only the thread of the save may call it."""
         texts = {}
         for name in sorted(entries):
             if self._encoded.get(name) is entries[name]:

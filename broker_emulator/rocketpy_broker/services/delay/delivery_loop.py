@@ -1,8 +1,8 @@
 """The loop of one delivery: a delay level, or the timer.
 
-A step that the store refuses is repeated. A failed store refuses until a restart. The pauses
-double, so that trying costs little. A busy store accepts more in a moment. The same words are
-logged once a minute. The state is in memory.
+A step that the store refuses is repeated after a pause. A failed store refuses until a restart, so
+the pauses double up to PAUSE_MS_MAX. A busy store accepts more soon, so its pause stays short. The
+same refusal is logged at most once a minute. The state is in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IDLE_MS_MAX = 60_000
 class DeliveryLoop:
     """The waits and pauses of one delivery; `name` is the subject of its log lines.
 
-    With `is_always_woken` a new message of the queue ends every wait, and else only an idle one.
+    A new message of the queue ends an idle wait; with `is_always_woken` it ends every wait.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class DeliveryLoop:
                 await sleep(self._clock, most_ms)
 
     def _refused(self, error: StoreError) -> int:
-        """Returns the pause after the store refused, in ms."""
+        """Logs a refusal of the store; returns the pause after it in ms."""
         words = str(error)
         if words != self._logged:
             self._log_throttle, self._logged = LogThrottle(self._clock), words

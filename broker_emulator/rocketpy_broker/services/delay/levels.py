@@ -1,9 +1,9 @@
-"""Delivery of one delay level: its queue's head when it is due.
+"""Delivery of one delay level, in the order of its queue.
 
 All messages of a level wait equally long, so the first one in the queue is due first. The task
 sleeps until then, and on an empty queue until a message arrives. An append that fails is retried;
 later messages wait for it. On disk there is only the progress. After the clock was set back,
-messages wait for their level; RocketMQ delivers them at once.
+messages wait for at most their level's delay; RocketMQ delivers them at once.
 Source: docs/design/storage.md section 13.3.
 """
 
@@ -26,7 +26,7 @@ from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import RecordBlock
 
-# Released in one scheduler slot.
+# The most that is released in one scheduler slot.
 SLOT_BYTES = 256 << 10
 SLOT_UNITS = 1_000
 
@@ -101,9 +101,9 @@ class LevelDelivery:
     def _is_early(self, units: UnitRange, now_ms: int) -> NDArray[np.bool_]:
         """Returns True for each message that is not due yet.
 
-        A clock ahead of ours may have stored some messages. They wait for their delay from when
-        they were seen here. So they are not early, and need not wait until our clock reaches that
-        time.
+        Some messages may have been stored by a clock ahead of ours. They are due when they have
+        waited for their delay since this task saw them. They need not wait until our clock reaches
+        their due time.
         """
         is_early: NDArray[np.bool_] = units.tags_codes > now_ms
         is_far = units.tags_codes > now_ms + self.delay_ms
@@ -116,7 +116,7 @@ class LevelDelivery:
         return is_early
 
     def _waited_end(self, units: UnitRange) -> int:
-        """Returns a queue offset; below it all messages have waited since they were seen."""
+        """Returns a queue offset below which messages were seen at least `delay_ms` ago."""
         now_ms = self._clock.monotonic_ms()
         if not self._seen or self._seen[-1][0] < units.end:
             self._seen.append((units.end, now_ms))

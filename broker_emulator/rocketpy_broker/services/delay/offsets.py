@@ -77,7 +77,7 @@ class DelayOffsetManager:
             self._version = self._version.next(self._clock.now_ms())
 
     def plan_save(self) -> SavePlan | None:
-        """Returns a save of the changes, or None. The save after it repeats them for the backup."""
+        """Returns a save of the changes, or None; the next save repeats them for the backup."""
         updates = self._updates
         is_changed = updates != self._saved_updates
         if not is_changed and not self._is_backup_older:

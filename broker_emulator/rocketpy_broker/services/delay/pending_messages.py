@@ -33,13 +33,13 @@ _OFFSET_MASK = (1 << OFFSET_BITS) - 1
 BUCKET_BITS = 10
 # Messages or tombstones of a slot that make a sorted run.
 RUN_COUNT = 1 << 16
-# Deletes every message with its key.
+# The queue offset of a tombstone that deletes every message with its key.
 ANY_OFFSET = 1 << 62
 _EMPTY = np.empty(0, np.int64)
 
 
 def key_hash(out_ms: int, key: str) -> int:
-    """Returns a number for a key among the messages that get out at `out_ms`."""
+    """Returns a number for a key among the messages whose TIMER_OUT_MS is `out_ms`."""
     octets = f"{out_ms}\0{key}".encode(errors="replace")
     return int.from_bytes(blake2b(octets, digest_size=8).digest(), "big", signed=True)
 
@@ -97,8 +97,9 @@ class PendingMessages:
         self._run_count = run_count
         # By slot: packed messages in order of arrival, sorted runs of them, and tombstones. A
         # tombstone has two numbers: hash of a key, and the queue offset below which it deletes
-        # messages; that rises. A cancelled key has a second one for its rolled copies, with all
-        # bits of the hash inverted. The queue offset of the cancel record counts as pending.
+        # messages. Later tombstones of a key have higher offsets. A cancelled key has a second
+        # tombstone for its rolled copies, with all bits of the hash inverted. The queue offset of
+        # the cancel record counts as pending.
         self._fresh: dict[int, bytearray] = {}
         self._runs: dict[int, list[NDArray[np.int64]]] = {}
         self._fresh_tombstones: dict[int, array[int]] = {}
@@ -130,7 +131,7 @@ class PendingMessages:
         self._count_in(offsets)
 
     def cancel(self, out_ms: int, key: str, offset: int) -> None:
-        """Deletes the messages with `key` that get out at `out_ms`.
+        """Deletes the messages with `key` whose TIMER_OUT_MS is `out_ms`.
 
         The cancel record is at `offset`.
         """
@@ -191,7 +192,7 @@ class PendingMessages:
     # --- Going out ---
 
     def due(self, now_ms: int, count_max: int) -> Due:
-        """Returns the first due messages, up to `count_max` and of one slot; maybe none."""
+        """Returns the first due messages of one slot, up to `count_max`; maybe none."""
         self._close_slots(now_ms)
         begin_ms = self._heap[0] * self._slot_ms if self._heap else now_ms
         if begin_ms >= now_ms:

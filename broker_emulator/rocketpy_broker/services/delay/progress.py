@@ -2,7 +2,8 @@
 
 Progress is saved at intervals, up to the deliveries that are on disk. After a crash it is some
 seconds old. Delivered records name the record that waited (`store.batch_marks`). So a start reads
-the log from where no saved progress covers it, not even a backup. It delivers nothing twice.
+the log from the first offset that the saved progress, or its backup, may not cover. It delivers
+nothing twice.
 
 `config/deliveryLog.json` holds that log offset and the timer messages' progress. If RocketMQ used
 the store in the meantime, none of our records follow that offset. A clean stop saves the progress
@@ -62,12 +63,12 @@ class DeliveryProgress:
     def load(self, checkpoint: TimerCheckpoint | None, *, is_timed: bool) -> TimerPosition:
         """Finds the deliveries since the last save and returns the timer's position.
 
-        `checkpoint` is the content of timercheck. If no file has the log's length at the last save,
-        none of our deliveries is in the log. Raises ConfigFileError, OSError.
+        `checkpoint` is the content of timercheck. Without `deliveryLog.json` the log has none of
+        our deliveries. Raises ConfigFileError, OSError.
         """
         self._offsets.load(self._store.range_of)
-        # Offsets that were moved back must stay there: at the next start their queue may be as long
-        # again.
+        # Offsets that were moved back are saved: at the next start their queue may be long enough
+        # for the old ones.
         save_now(self._offsets)
         positions = self._store.positions()
         given, saved = self._file.load(_decode) or (positions.log_end, None)
@@ -86,7 +87,7 @@ class DeliveryProgress:
             or checkpoint not in saved.checkpoints
             or (begin, timer) != (given, saved.position)
         ):
-            # A log cut below these offsets may be longer than that at the next start.
+            # Saved now: a log that was cut below the old offsets may have grown at the next start.
             self._save(begin, self._timer_saved)
         self._marked = max(begin, positions.log_begin)
         self._saved_mark = self._marked
@@ -115,7 +116,7 @@ class DeliveryProgress:
         return self._offsets.version, {level: at for level, at in offsets.items() if at}
 
     def begin(self, level: int) -> None:
-        """Notes that records appended from now on may be deliveries of `level`, until it moves."""
+        """Notes that records appended from now on may be deliveries of `level`, until `move`."""
         self._levels[level].begin(self._store.positions().log_end)
 
     def move(self, level: int, offset: int) -> None:
@@ -144,7 +145,7 @@ class DeliveryProgress:
         return min((each for each in found if each is not None), default=NOTHING_NEEDED)
 
     def begin_timer(self) -> None:
-        """Notes that records appended from now on may be timer deliveries, until it moves."""
+        """Notes that records appended from now on may be timer deliveries, until `move_timer`."""
         self._timer.begin(self._store.positions().log_end)
 
     def move_timer(self, position: TimerPosition) -> None:
@@ -165,7 +166,7 @@ class DeliveryProgress:
         if plan is None and timer is None and begin - self._marked < MARK_BYTES:
             return None
         saving = self._timer_saved
-        # The file's present content becomes its backup.
+        # The file's present content becomes its backup: the mark must be right for both.
         mark = begin if plan is None else min(begin, self._saved_mark)
 
         def run() -> None:

@@ -1,10 +1,10 @@
 """Recall of a message before its delivery time.
 
-A waiting message has a handle. It names the message's topic, this broker, its time and its unique
-key. A recall appends a cancel record to the timer queue, as RocketMQ does, so that either broker
-obeys it. The answer does not say whether the message was still waiting.
-Recall is on by default, since a handle needs the unique key. RocketMQ has it off for clusters in
-upgrade.
+A waiting message has a handle, which names this broker and the message's topic, time and unique
+key. A recall appends a cancel record to the timer queue, as RocketMQ does, so its broker obeys it,
+too. The answer does not say if the message was still waiting.
+Recall is on by default: a client that does not know the unique key cannot recall the message.
+RocketMQ's default is off, for clusters in upgrade.
 Source: docs/design/broker_behaviour.md sections 1.7 and 8.
 """
 

@@ -1,7 +1,8 @@
 """Release of waiting messages to their real topics and queues.
 
 A released record names the record that waited (`store.batch_marks`). So a start after a crash finds
-that it is delivered. The properties stay, with the level or time in them, as RocketMQ leaves them.
+the delivered messages in the log. The properties stay, with the level or time in them, as RocketMQ
+leaves them.
 Source: docs/design/storage.md sections 13.4 and 13.6.
 """
 
@@ -55,8 +56,7 @@ class DelayRelease:
         self._topics = topics
         self._group_commit = group_commit
         self._progress = progress
-        # Messages of one topic may wait in many queues, and each scheduler slot releases some of
-        # all.
+        # Each scheduler slot may drop messages: they wait in many queues.
         self._log_throttle = LogThrottle(clock)
         self._dropped_count = 0
         # Called with a topic and its waiting messages that were appended now.
@@ -122,7 +122,7 @@ class DelayRelease:
         self._dropped_count += count
         if self._log_throttle.may_log():
             logger.warning(
-                "dropped %s of deleted topics since the last such line, for instance of topic %r",
+                "dropped %s of deleted topics since the last such line, for example of topic %r",
                 counted(self._dropped_count, "waiting message"),
                 topic,
             )
@@ -134,7 +134,7 @@ def copy_with_origins(waiting: RecordBlock, topic: str, strings: pa.BinaryArray)
     origins = waiting.header["physical_offset"].astype(np.int64)
     fields = {
         "prepared_transaction_offset": origin_fields(origins),
-        # Otherwise the field would be read as one that a commit writes.
+        # Otherwise readers take prepared_transaction_offset for that of a committed transaction.
         "sys_flag": waiting.header["sys_flag"] & ~TRANSACTION_MASK,
     }
     return rewritten(waiting, topic, strings, fields)

@@ -53,7 +53,7 @@ from rocketpy_proto.record.properties import (
 )
 
 TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
-# Between topic and unique key in its values.
+# The separator of topic and unique key in TIMER_DEL_UNIQKEY.
 KEY_JOINT = "+"
 TIMER_DIGITS_MAX = 15
 TIMER_NAMES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
@@ -99,12 +99,17 @@ class DelaySchedule:
     ) -> tuple[QueueKey, RecordBlock]:
         """Returns the queue and form in which the block waits; the block itself if it does not.
 
-        All records of a block wait alike: for one level, or for times. Special rules hold for a
-        block that was accepted before. A cancel record that is too late goes to the timer, which
-        ignores it. Times may be too far ahead, for example after the clock was set back. The block
-        needs space for one message only. Without a timer it waits for a start that has one.
-        Acknowledgements of popped messages have as much space again: acknowledged messages do not
-        come again because the timer is full. Raises RecordIllegalError, TimerRefusedError.
+        All records of a block wait alike: for one level, or for times. `is_accepted` marks a block
+        that was accepted before; special rules hold for it:
+
+        - A cancel record that is too late goes to the timer, which ignores it.
+        - Times may be too far ahead, for example after the clock was set back.
+        - The block needs space for one message only.
+        - Without a timer it waits for a start that has one.
+
+        `is_ack` doubles the limit of waiting messages for acknowledgements of popped messages: a
+        full timer must not redeliver them. Raises RecordIllegalError, TimerRefusedError,
+        PermissionDeniedError.
         """
         levels = self._levels.of(block)
         level = int(levels[0])
@@ -113,7 +118,7 @@ class DelaySchedule:
                 raise RecordIllegalError(
                     "a block holds messages of several delay levels; send a block for each level"
                 )
-            # With fewer levels, these were all the highest level.
+            # The broker had fewer levels when it accepted the block: these all meant the highest.
             level = self._levels.longest(levels)
         try:
             if level > 0:

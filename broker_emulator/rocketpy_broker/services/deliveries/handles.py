@@ -34,7 +34,7 @@ _FORM = re.compile(rf"([0-9]{{1,18}} ){{4}}[012] \S+( [0-9]{{1,18}}){{2}} {_SEAL
 
 
 class HandleInvalidError(BrokerError):
-    """A handle of no delivery that may still be acknowledged or changed."""
+    """A handle that cannot be acknowledged or changed: its delivery is unknown or has ended."""
 
     code = ResponseCode.MESSAGE_ILLEGAL
 

@@ -1,8 +1,8 @@
-"""Work that receives leave to tasks.
+"""Tasks that a receive starts for its messages, with limits.
 
-It releases messages, and ends unwanted ones. The task continues after the receive's end, so its
-messages count for the connection. Beyond the limits work is refused; its messages come again at the
-end of their invisible time.
+A task releases messages that the client did not get, or ends unwanted ones. It may continue after
+the end of its receive, so its messages count for the connection. Beyond the limits no task starts:
+the messages come again at the end of their invisible time.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class LeftWork:
             work.close()
             if self._log_throttle.may_log():
                 logger.warning(
-                    "%s of broken receives will come again at the end of the invisible time only: "
-                    "too many were left before",
-                    counted(count, "message"),
+                    "%s of receives will come again only at the end of the invisible time: %s of "
+                    "earlier receives wait, limit %d, or %d of one connection",
+                    *(counted(count, "message"), counted(self._shares.total, "message")),
+                    *(MESSAGES_MAX, MESSAGES_OF_CONNECTION),
                 )
             return None
         self._shares.change(connection, count)

@@ -1,7 +1,7 @@
 """Deliveries of popped messages by handle: receives, acknowledgements, changes, dead letters.
 
-A receive is a pop of this broker's queues, ordered where the group's configuration is. It compares
-texts of tags, where the pop compares hashes; messages of other tags are acknowledged. A message
+A receive is a pop of this broker's queues, in order if the group consumes in order. It compares
+texts of tags, where the pop compares hashes; messages with other tags are acknowledged. A message
 after its last attempt becomes a dead letter instead of a delivery. A crash after the copy and
 before its acknowledgement repeats both. An acknowledgement is idempotent. An expired or replaced
 handle changes nothing, with one exception. A message that blocks its queue in an ordered group may
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 # The invisible time of deliveries that a client could not take.
 RELEASED_MS = 1_000
 DEAD_LETTER = -1
-# About 20 microseconds each.
+# Handles of one call per scheduler slot, at about 20 microseconds each.
 CLAIMS_A_SLOT = 100
 
 
@@ -102,7 +102,7 @@ class DeliveryService:
         self._call_clock = call_clock
         self.left_work = LeftWork(tasks, clock)
         self._handles = Handles(store)
-        # Forwards to the dead letters that run, by handle.
+        # Running forwards to the dead letters, by handle.
         self._forwards: dict[str, asyncio.Future[None]] = {}
         self._log_throttle = LogThrottle(clock)
 
@@ -111,8 +111,8 @@ class DeliveryService:
     ) -> list[Delivery]:
         """Returns messages; none after `wait_ms`. With `is_renewed` they stay invisible.
 
-        A queue is named for ordered groups only. Raises as PopService.pop does, and the errors of
-        SendBackService.send_back.
+        Only ordered groups receive from the named queue. Raises as PopService.pop does, and the
+        errors of SendBackService.send_back.
         """
         self.renewals.seen(client_id)
         config = self._groups.find(request.group)
@@ -139,10 +139,10 @@ class DeliveryService:
             self.renewals.add(each.handle, renewed)
 
     async def _deliveries(self, request: PopRequest, popped: Popped) -> list[Delivery]:
-        """Returns the messages for the client, after the end of all unwanted ones.
+        """Returns the messages for the client, after `_end` has acknowledged the unwanted ones.
 
-        A cancelled caller does not stop that end. Beyond the limits of `left_work` there is none,
-        and the unwanted ones come again.
+        That continues when the caller is cancelled. Beyond the limits of `left_work` it is left
+        out, and the unwanted messages come again.
         """
         found: list[Delivery] = []
         running: list[asyncio.Task[None]] = []
@@ -177,16 +177,21 @@ class DeliveryService:
         receipt: Receipt,
         dead_places: Sequence[int],
     ) -> None:
-        """Acknowledges unwanted messages, and the dead ones, at these places, as dead letters.
+        """Acknowledges the messages at `offsets`, after it copied some to the dead letters.
 
-        After an error they come again at the end of their invisible time.
+        `dead_places` are the log offsets of the latter. After an error all of them come again at
+        the end of their invisible time.
         """
         try:
             await self._to_dead_letters(group, dead_places)
             await self._acks.ack(group, queue, offsets, receipt)
         except BrokerError as error:
             if self._log_throttle.may_log():
-                logger.warning("messages could not become dead letters: %s", error)
+                logger.warning(
+                    "unwanted messages come again at the end of their invisible time, since they "
+                    "could not be acknowledged or become dead letters: %s",
+                    error,
+                )
 
     def _attempts_max(self, group: str) -> int:
         config = self._groups.find(group)
@@ -311,11 +316,11 @@ class DeliveryService:
             raise as_invalid(handle, error) or error from error
 
     def release(self, group: str, topic: str, handles: Sequence[str]) -> None:
-        """Makes deliveries that a client did not get visible soon, in a task of their own."""
+        """Starts a task that makes deliveries visible soon, since the client did not get them."""
         self.left_work.begin(len(handles), self._release(group, topic, handles))
 
     def release_popped(self, request: PopRequest, popped: Popped) -> None:
-        """Makes the messages of a pop without an answer visible soon."""
+        """Starts a task that makes a pop's messages visible soon, since no answer has them."""
         receipts = [each for part in popped.queues for each in popped.receipts(part)]
         handles = [self._handles.text(request.group, request.topic, each) for each in receipts]
         self.release(request.group, request.topic, handles)
@@ -327,7 +332,9 @@ class DeliveryService:
                 await self.change(group, topic, handle, RELEASED_MS)
             except BrokerError as error:
                 if self._log_throttle.may_log():
-                    logger.info("a delivery is visible at the end of its time only: %s", error)
+                    logger.info(
+                        "a message stays invisible until the end of its invisible time: %s", error
+                    )
 
     def _place(self, queue: QueueKey, offset: int) -> int | None:
         """Returns the log offset of a message; None if it is gone."""
@@ -336,7 +343,7 @@ class DeliveryService:
         return int(units.physical_offsets[0]) if units is not None and is_found else None
 
     async def _claim(self, group: str, topic: str, handle: str) -> _Claim | None:
-        """Returns the delivery of a handle, no longer renewed; None if it was acknowledged.
+        """Returns the delivery of a handle and ends its renewal; None if it was acknowledged.
 
         Raises HandleInvalidError.
         """
@@ -376,8 +383,8 @@ class _Claim:
 def _by_check_point(claims: Sequence[_Claim]) -> list[list[_Claim]]:
     """Returns the claims by check point.
 
-    Its messages are of one segment of the log, so they are removed together. An ordered pop has no
-    check point: each of its messages may move the group.
+    The messages of a check point are in one log segment, so cleaning removes them together. An
+    ordered pop has no check point: each of its messages may move the group's offset.
     """
     parts: dict[tuple[object, ...], list[_Claim]] = {}
     for each in claims:

@@ -1,4 +1,4 @@
-"""Values of an expression's parts in a block: strings, numbers or truths.
+"""Values of an expression's parts in a block: strings, numbers, truth values.
 
 The value of a literal has one row for all records. State: the numbers found in a property's
 strings, kept while the block is evaluated.

@@ -219,7 +219,10 @@ def _of_one_length(left: Strings, right: Strings) -> tuple[pa.StringArray, pa.St
 
 
 def _searched(expression: Searched, properties: Properties) -> Truths:
-    """Returns FALSE for values that are no strings, also if negated, and for an empty text."""
+    """Returns the truths of a search, negated or not.
+
+    They are FALSE for an empty text, and for values that are no strings.
+    """
     if not expression.text:
         return truths(FALSE)
     value = value_of(expression.operand, properties)

@@ -321,7 +321,7 @@ async def test_a_bad_change_keeps_the_pair_and_is_logged_once(
             await looked(running)
         assert await served_certificate(running.ready.http_port, tls) == before
         (line,) = lines(caplog)
-        assert "new connections get the certificate in use before" in line
+        assert "new connections still get the old certificate" in line
         tls_files.server.replace(tls_files.authority.issue("good"))
         await looked(running)
         assert await served_certificate(running.ready.http_port, tls) != before

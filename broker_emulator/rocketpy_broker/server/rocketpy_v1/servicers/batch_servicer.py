@@ -129,9 +129,9 @@ async def _tasks(tasks: broker_pb2.StagedTasks) -> tuple[StagedTask, ...]:
     columns = tasks.task, tasks.task_token, tasks.block_count, tasks.record_count, tasks.bytes
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
-        raise ParameterIllegalError("tasks", sorted(lengths), "columns of one length")
+        raise ParameterIllegalError("length of the task columns", sorted(lengths), "one length")
     if len(tasks.task) > TASKS_MAX:
-        raise ParameterIllegalError("tasks", len(tasks.task), f"{TASKS_MAX} tasks")
+        raise ParameterIllegalError("number of tasks", len(tasks.task), f"{TASKS_MAX} or fewer")
     found: list[StagedTask] = []
     for begin in range(0, len(tasks.task), _TASKS_A_SLOT):
         part = (column[begin : begin + _TASKS_A_SLOT] for column in columns)

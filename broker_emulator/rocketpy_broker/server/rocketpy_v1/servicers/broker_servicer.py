@@ -1,4 +1,4 @@
-"""The servicer of rocketpy.v1.Broker."""
+"""The servicer of messages, offsets and filters, a part of rocketpy.v1.Broker."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class BrokerServicer:
         clock: Clock,
         on_appended: Callable[[int, float], None] | None,
     ) -> None:
-        """Takes in `on_appended` a listener for the code and duration in ms of each block."""
+        """Calls `on_appended` with the response code and the duration in ms of each block."""
         self._store = store
         self._sends = sends
         self._pulls = pulls
@@ -135,7 +135,7 @@ class BrokerServicer:
         self._filters.filter_of(FilterText(request.expression_type, request.expression))
 
     async def query_offsets(self, request: broker_pb2.QueryOffsetsRequest) -> OffsetsAnswer:
-        """Returns each topic with its own status, so a missing topic hides no other."""
+        """Returns each topic with its own status, so a missing topic does not fail the call."""
         known = await known_offsets(request)
         self._store.check_id(request.store_id)
         query = self._offset_queries.query(
@@ -191,14 +191,14 @@ class BrokerServicer:
     async def search_offsets(
         self, request: broker_pb2.SearchOffsetsRequest
     ) -> broker_pb2.SearchOffsetsResponse:
-        """Returns offsets by time for the first queues, or an error."""
+        """Returns offsets by time: of the first queues, as many as fit the work time."""
         self._store.check_id(request.store_id)
         return await self._offsets.search(request)
 
     async def query_consumer_offsets(
         self, request: broker_pb2.QueryConsumerOffsetsRequest
     ) -> broker_pb2.QueryConsumerOffsetsResponse:
-        """Returns each queue with its own status, so a queue without offset hides no other."""
+        """Returns a status for each queue, so a queue without an offset does not fail the call."""
         group = request.consumer_group
         queues = [QueueKey(entry.topic, entry.queue_id) for entry in request.queues]
         found = await self._offsets.consumer_offsets(

@@ -201,7 +201,7 @@ def _consumer_data(data: groups_pb2.ConsumerData) -> ConsumerData:
 
 
 def _name(field: str, kind: Any, value: int) -> str:
-    """Returns the name of a number. Raises ParameterIllegalError."""
+    """Returns the name of an enum's number. Raises ParameterIllegalError."""
     names: dict[int, str] = {number: name for name, number in kind.items() if number}
     if value not in names:
         accepted = ", ".join(f"{name} ({number})" for number, name in names.items())

@@ -21,7 +21,7 @@ _PARTS_A_SLOT = 1_000
 class RangeServicer:
     """The methods for keys, bytes and ends of offset ranges.
 
-    Each answer is about the first ranges of a request, or an error.
+    An answer covers the first ranges of a request: as many as fit the work time.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class RangeServicer:
         self._key_lookup = key_lookup
 
     async def find_keys(self, request: broker_pb2.FindKeysRequest) -> broker_pb2.FindKeysResponse:
-        """Returns the parts of ranges that hold all messages with the keys; they may be many."""
+        """Returns parts of the ranges, maybe many, that have all messages with the keys."""
         self._store.check_id(request.store_id)
         found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
         response = broker_pb2.FindKeysResponse(range_count=found.range_count)

@@ -51,7 +51,7 @@ class TestingServicer:
         return testing_pb2.AdvanceClockResponse(now_ms=clock.now_ms(), ahead_ms=clock.ahead_ms)
 
     async def forget_writers(self, _request: testing_pb2.ForgetWritersRequest) -> None:
-        """Removes writers, staged blocks and half messages of abandoned transactions.
+        """Removes batch writers, staged blocks and half messages of abandoned transactions.
 
         No other call can remove them all.
         """

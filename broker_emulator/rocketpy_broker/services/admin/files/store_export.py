@@ -3,7 +3,7 @@
 The columns are the columns of Spark's source. Messages are read, checked and written a block at a
 time, so memory is bounded for any topic size. A file gets its name when it is complete; a crash
 leaves at most `<name>.tmp`. The export does not change the store. After a broker crash,
-undispatched messages are visible only after the next broker start.
+messages that were not dispatched are exported only after the next broker start.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class StoreExport:
             traces = traces.compared(self._log)
             self.is_crashed = traces.abnormal
             if not traces.ours:
-                # Another broker wrote since, so the checksums may be of records that are gone.
+                # Another broker wrote since. The checksums may be of records that are gone.
                 self._log.checksums.close()
             files = OpenFiles(read_only=True)
             emptied = TopicMarks(self._folder / "config" / EMPTIED_NAME)
@@ -140,7 +140,7 @@ class StoreExport:
                 raise ParameterIllegalError("topic", topic, accepted)
             ids = [key.queue_id for key in keys if key.topic == topic]
             if request.queue_id is not None and request.queue_id not in ids:
-                accepted = f"of topic {topic}: {', '.join(map(str, ids))}"
+                accepted = f"one of topic {topic}: {', '.join(map(str, ids))}"
                 raise ParameterIllegalError("queue", request.queue_id, accepted)
             for queue_id in ids if request.queue_id is None else [request.queue_id]:
                 yield QueueKey(topic, queue_id)

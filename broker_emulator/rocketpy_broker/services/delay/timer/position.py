@@ -6,8 +6,8 @@ messages delivered since, which the log shows (`progress`).
 
 The position belongs to one content of `config/timercheck`. A different content means that RocketMQ
 used the store since, or that the position is older than the file. That file then defines the
-pending messages: all after its offset, and some below it. The latter get out at its last read time
-or later. Of these, the log shows the ones that this broker has delivered (`progress`).
+pending messages: all after its offset, and earlier ones that are due after its last read time.
+Of these, the log shows the ones that this broker has delivered (`progress`).
 Source: docs/design/storage.md sections 13.5 and 13.7.
 """
 

@@ -62,7 +62,7 @@ class TimerMark:
 
 @dataclass(frozen=True, slots=True)
 class TimerRecords:
-    """Due times of n records, flags for messages, and tombstones for other messages."""
+    """Due times of n records, a flag for each that is a message, and marks for other messages."""
 
     due_ms: NDArray[np.int64]
     is_message: NDArray[np.bool_]
@@ -196,7 +196,7 @@ def _numbers(properties: BlockProperties, name: str) -> NDArray[np.int64]:
 def tombstoned_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
     """Returns True for each record that has been cancelled, or replaced by a later copy.
 
-    It takes microseconds for a record, but only in seconds with cancelled or replaced messages.
+    It takes microseconds for a record, but only in slots with cancelled or replaced messages.
     """
     tombstoned = np.zeros(len(block), np.bool_)
     if not due.tombstones:

@@ -112,7 +112,7 @@ class TimerDelivery:
     def _note_delivered(self, now_ms: int) -> None:
         """Notes that no message that was read is due. The time follows a clock that is set back.
 
-        A message appended after a moment is due after it, even if it is visible later.
+        A message is due after the time at which it was appended, even if it is visible later.
         """
         end, at_ms = self._appended
         if self.read_offset >= end:
@@ -179,7 +179,7 @@ class TimerDelivery:
         lost_count = found.count - len(found.block)
         if lost_count:
             lost = counted(lost_count, "timer message")
-            logger.critical("lost %s: no record is left", lost)
+            logger.critical("lost %s: the log has no record of them", lost)
         block = found.block.filter(~tombstoned_rows(found.block, due))
         self._progress.begin_timer()
         released: set[int] = set()
@@ -233,7 +233,7 @@ class TimerDelivery:
         delivered = self._progress.is_delivered(block.header["physical_offset"].astype(np.int64))
         is_new = offsets >= self._start.read_offset
         if delivered.any():
-            # Also for messages that a slow clock would still delay.
+            # Also if they are not due yet, since the clock was set back.
             self.released_ms = max(self.released_ms, int(times.due_ms[delivered].max()))
         wanted = (
             times.is_message & ~delivered & (is_new | (times.due_ms > self._start.delivered_ms))
