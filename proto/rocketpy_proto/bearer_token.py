@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 SCHEME = "Bearer"
 AUTHORIZATION = "authorization"
-# The longest life that a broker accepts; clients use less, since clocks differ.
+# The longest life of a token; a broker accepts 30 s more. Clients use less, since clocks differ.
 LIFE_MS_MAX = 300_000
 LIFE_MS = 240_000
 # A client makes the next token when this one has less time left.

@@ -59,7 +59,7 @@ def proxy_of(endpoint: str, environment: Mapping[str, str] = os.environ) -> Prox
 
 
 def is_local(endpoint: str) -> bool:
-    """True if an endpoint names this machine: loopback, or a Unix socket."""
+    """True if an endpoint names this machine: loopback, 0.0.0.0 or ::, or a Unix socket."""
     if endpoint.startswith(("unix:", "unix-abstract:")):
         return True
     host = _host_of(endpoint).rstrip(".")

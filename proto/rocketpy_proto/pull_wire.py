@@ -61,7 +61,10 @@ def _joined(head: Head, records: Sequence[bytes | memoryview | pa.Buffer]) -> by
 
 
 def deserialize(data: bytes) -> PullResponseParts:
-    """Returns the response in `data`; its records are one view of `data`. Raises ValueError."""
+    """Returns the response in `data`; its records are one view of `data`.
+
+    Raises ValueError, DecodeError.
+    """
     view = memoryview(data)
     rest: list[memoryview] = []
     records = view[:0]

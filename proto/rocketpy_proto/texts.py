@@ -11,7 +11,7 @@ def is_unicode(text: str) -> bool:
 
 
 def is_port(text: str) -> bool:
-    """True if a text has the digits of a port that a connection can go to."""
+    """True if a text is the decimal number of a port, 1 to PORT_MAX."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(PORT_MAX))
     return is_number and 0 < int(text) <= PORT_MAX
 

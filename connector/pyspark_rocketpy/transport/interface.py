@@ -4,7 +4,7 @@ A transport is a plain value: it is pickled into tasks and connects at its first
 goes to the first address that answers. A call is repeated while retries are left, if a repetition
 is harmless.
 
-`tests/unit/connector/transport/contract.py` opens the suite that every transport passes.
+`tests/unit/connector/transport/test_contract.py` is the suite that every transport passes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class OffsetQueries(Protocol):
     """Queries of a planner. Each method raises ConnectionFailedError, BrokerError.
 
     A query is repeated, within the retries, after a busy broker or a broken call. A connection that
-    fails before the first answer is an error at once, as a wrong address is.
+    fails before the first answer is an error at once: the address may be wrong.
     """
 
     def bounds(
@@ -46,15 +46,15 @@ class OffsetQueries(Protocol):
         """Returns bounds and committed offsets of every queue of the topics that exist.
 
         The answer may wait up to `wait_ms_max` until it differs from `known`. It comes at once if
-        the store has newer recoveries than the one given. It then reports the offsets at which
-        queues were cut.
+        the store has newer recoveries than `recovery_id`. It then reports the offsets at which
+        the recoveries cut queues.
         """
 
     def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
         """Returns bounds of queues with these positions, also of queues that are no longer read.
 
-        Queues that the broker does not know, or that do not answer, are missing. Cuts are answered
-        as by `bounds`.
+        A queue is missing if its broker does not know it, or does not answer. Reports cuts as
+        `bounds` does.
         """
 
     @property
@@ -125,15 +125,17 @@ class SourceTransport(Protocol):
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
         """Yields the records of a range in order, each once, also over broken connections.
 
-        Chunks join without gaps but for lost messages. Closing the generator ends the pull. Raises
-        DataLossError if messages are gone, also with their topic, and that is to fail. Raises
-        DataLossError also if another topic has the name. Raises OtherStoreError if a broker answers
-        with another store than that of `options`. Raises ConnectionFailedError, BrokerError.
+        Chunks join without gaps, except at lost messages. Closing the generator ends the pull.
+        Raises DataLossError for lost messages if `options.fail_on_data_loss` is set. A deletion or
+        recreation of the topic at a rocketpy broker loses them, too. Raises DataLossError in any
+        case if a cluster no longer has the queue. Raises OtherStoreError if a broker answers with
+        another store than that of `options`. Raises OffsetError, ConnectionFailedError,
+        BrokerError.
         """
 
 
 class BlockWriter(Protocol):
-    """The blocks of one task, all for one store: the first that answered.
+    """A writer of one task's blocks, all to one store: the first that answered.
 
     The caller must call `close`, also after errors.
     """
@@ -179,10 +181,10 @@ class SinkTransport(Protocol):
         """Shows everything that the tasks of one job have staged, once.
 
         Nothing new shows if this batch or a later one was committed before. Waits for as long as
-        the batch makes progress. A repetition is harmless. Raises CommitError if the parts are
-        none, do not belong together, or are of another batch. Raises CommitError also if the commit
-        makes no progress. Raises OtherStoreError if a broker answers that is not the one with the
-        staged blocks. Raises BrokerError, ConnectionFailedError.
+        the batch makes progress. A repetition is harmless. Raises CommitError if there are no
+        parts, or if they are of several jobs or of another batch. Raises CommitError also if the
+        commit makes no progress. Raises OtherStoreError if a broker answers that is not the one
+        with the staged blocks. Raises BrokerError, ConnectionFailedError.
         """
 
     def abort_batch(self, job: BatchJob) -> None:

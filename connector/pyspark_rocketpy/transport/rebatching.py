@@ -5,9 +5,9 @@ So responses are cut and joined again. A batch takes records while their bytes s
 maximum. A range that is read twice gives the same batches. The broker fills responses by the same
 rule. So a response usually is a batch, and nothing is copied.
 
-Each chunk accounts for every offset of its range, whichever transport brings it. Offsets without a
-record have one of three causes. These are a filter, a loss that the transport has raised or logged,
-and a wrong answer. A wrong answer is an error.
+The chunks of every transport account for each offset of their range. An offset has no record for
+one of three reasons: a filter, a loss that the transport has raised or logged, or a wrong answer. A
+wrong answer is an error.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _joined(parts: list[RecordChunk]) -> Iterator[RecordChunk]:
 def accounted(
     chunks: Iterable[RecordChunk], part: QueueRange, *, is_filtered: bool
 ) -> Iterator[RecordChunk]:
-    """Yields the chunks, after checking that each one continues the previous one.
+    """Yields the chunks, after checking that each one follows the previous one in the range.
 
     Raises OffsetError, also if a chunk without a filter has fewer records than offsets.
     """
@@ -151,8 +151,8 @@ def lost_end(
 ) -> int | None:
     """Returns the end of the offsets that are gone according to an answer without records.
 
-    None if the queue still holds `offset`: such an answer means nothing, and may pass. A broker
-    that moves a group's offset (`is_moved`) names a next offset that says nothing about messages.
+    None if the queue still holds `offset`: then nothing is lost, and the next answer may have the
+    message. If a broker moves a group's offset (`is_moved`), its next offset shows no loss.
     """
     if next_offset > offset and not is_moved:
         return min(next_offset, end)

@@ -29,7 +29,7 @@ def backoff_ms(first_ms: int, failures: int) -> int:
 
 
 def _ignore() -> None:
-    """Leaves the connection: it is shared."""
+    """Keeps the connection, which is shared."""
 
 
 class Retries:

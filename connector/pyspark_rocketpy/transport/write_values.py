@@ -1,6 +1,6 @@
-"""Values that sink and retries exchange with a transport.
+"""Values that the sink and `send_back` exchange with a transport.
 
-They are apart from the source's: each class costs a new process most of a millisecond.
+They are apart from the source's: each class costs a new process almost a millisecond.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ DELAY_TIMED = 255
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records of one queue, or of their OWN_QUEUES, back to back; sizes are big-endian int32.
+    """Records of one queue, back to back; sizes are big-endian int32.
 
-    The queue id counts through all brokers of the topic; see WriteQueues. `delay` is the delay
-    level of all records; 0 is no delay, DELAY_TIMED a time for each. A block that `is_movable` may
-    go to another queue while its own is away: no row has asked for the queue.
+    The queue id counts through all brokers of the topic; see WriteQueues. With OWN_QUEUES as the
+    queue id, each record has its own. `delay` is the delay level of all records; 0 is no delay,
+    DELAY_TIMED a time for each. A block that `is_movable` may go to another queue while its own is
+    away: no row has asked for the queue.
     """
 
     topic: str
@@ -77,8 +78,8 @@ class MessageToSendBack:
     """A message that could not be consumed, by its log offset.
 
     The message there must have this topic, now or originally, and this offset id, unless these are
-    empty. A `delay_level` of 0 follows the number of its failures; below 0 the message is a dead
-    letter.
+    empty. With a `delay_level` of 0, the delay depends on the number of failures. Below 0, the
+    message becomes a dead letter.
     """
 
     commit_log_offset: int

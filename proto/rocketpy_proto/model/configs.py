@@ -13,7 +13,7 @@ from msgspec import field
 
 from rocketpy_proto.struct_types import Body, Int32, Int64
 
-# Maximum of queues per topic; further queues in the file of another broker are ignored.
+# The most queues of a topic; further queues in a file that RocketMQ's broker wrote are ignored.
 QUEUE_NUMS_MAX = 65_536
 # Types of filters of a topic; brokers ignore them.
 SINGLE_TAG, MULTI_TAG = "SINGLE_TAG", "MULTI_TAG"

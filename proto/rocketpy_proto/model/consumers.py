@@ -1,4 +1,4 @@
-"""Consumption of a group.
+"""Types of a group's consumption.
 
 Source: ConsumeType, MessageModel and ConsumeFromWhere, docs/design/remoting.md section 2.8.
 """
@@ -9,7 +9,10 @@ from enum import Enum
 
 
 class NamedEnum(Enum):
-    """A name that Java reads in any case, or as the number of its place."""
+    """Base of Java's enumerations, which are read by a name in any case.
+
+    Java also reads a member's number, its place in the class (`remoting.bodies.clients.named`).
+    """
 
     @classmethod
     def _missing_(cls, value: object) -> NamedEnum | None:
@@ -17,7 +20,7 @@ class NamedEnum(Enum):
 
 
 class ConsumeType(NamedEnum):
-    """The fetching side: application, client library, or the broker's own queue order."""
+    """The kind of consumer: pull by the application, push by the client library, or pop."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"

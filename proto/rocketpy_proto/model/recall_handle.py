@@ -1,7 +1,7 @@
 """Handle that recalls a message before its delivery time.
 
-URL-safe Base64 of `v1 TOPIC BROKER TIME KEY`, separated by blanks. TIME, in ms, is within the
-second before the delivery time by which RocketMQ's timer counts. KEY is the unique key. Any sender
+URL-safe Base64 of `v1 TOPIC BROKER TIME KEY`, separated by blanks. TIME, in ms, is the first
+millisecond after the last full second before the delivery time. KEY is the unique key. Any sender
 can build a handle. Source: docs/design/broker_behaviour.md section 1.7.
 """
 
@@ -63,5 +63,8 @@ class RecallHandle:
             )
         _, topic, broker_name, time, unique_key = parts
         if not (time.isascii() and time.isdigit() and len(time) <= _DIGITS_MAX):
-            raise MalformedHandleError(f"the time of the recall handle is {time!r}, not a number")
+            raise MalformedHandleError(
+                f"the time of the recall handle is {time!r}, not a number of up to "
+                f"{_DIGITS_MAX} digits"
+            )
         return cls(topic, broker_name, int(time), unique_key)

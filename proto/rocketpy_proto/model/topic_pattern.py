@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from rocketpy_proto.texts import is_unicode
 
 CHARACTERS_MAX = 1_000
-# Parentheses around a text alone could make an invalid text valid. The second form closes `\Q`.
+# Parentheses can make an invalid text valid, so the text is first checked without them. The second
+# form closes an open `\Q`.
 _WHOLE = (r"\A(?:{})\z", r"\A(?:{}\E)\z")
 
 
 class PatternError(ValueError):
-    """A text that RE2 does not read; the error's text is RE2's reason."""
+    """A text that RE2 does not read, or that is too long; the error's text is the reason."""
 
 
 class TopicPattern:

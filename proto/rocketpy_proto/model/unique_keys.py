@@ -7,7 +7,7 @@ Source: docs/design/storage.md section 5.2. An id is made of
 as upper-case hex. The last six bytes are one ascending number, so ids of a process never repeat. A
 restarted process gets another random part. A row that is written again keeps its id. The first ten
 bytes of such an id are a hash of the task, the last six the row's number. RocketMQ's tools read a
-time from the last six bytes. They find the start of the month and search from there.
+time from the last six bytes: here the start of the month, from which they search.
 
 UniqueKeys keeps the next number under a lock; one instance per process, recreated after a fork.
 """

@@ -37,10 +37,10 @@ _ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
 
 
 def inflate(body: bytes, sys_flag: int, bytes_max: int = INFLATED_BYTES_MAX) -> bytes:
-    """Returns the body as its producer sent it, of a longer one `bytes_max` + 1 bytes.
+    """Returns the body as its producer sent it; a longer one is cut to `bytes_max` + 1 bytes.
 
-    Raises ValueError for a body that cannot be inflated. The error text depends on the body alone,
-    not on library versions.
+    Raises ValueError for a body that cannot be inflated, or inflates to more than
+    INFLATED_BYTES_MAX bytes. The error text depends on the body alone, not on library versions.
     """
     kind = sys_flag & COMPRESSION_MASK
     if kind in _ZLIB_TYPES:

@@ -30,9 +30,9 @@ ROW_BYTES_MIN = 300
 # Ranges per step, so that their copies stay in the processor's cache. A block of 20,000 records is
 # 30 % faster than in one step.
 ROWS = 2000
-# Arrow imports pandas for its first objects: 0.2 s of processor in a new process. That is the
-# saving of 10 million bodies. If pandas is not imported yet, blocks of up to OWN_COPIES_MAX ranges
-# avoid Arrow's objects.
+# Arrow imports pandas for its first objects: 0.2 s of processor time in a new process. Arrow saves
+# as much with 10 million bodies. If pandas is not imported yet, blocks of up to OWN_COPIES_MAX
+# ranges avoid Arrow's objects.
 OWN_COPIES_MAX = ROWS
 # Up to FEW_RANGES ranges, whole columns cost more than they save: some 50 microseconds.
 FEW_RANGES = 64

@@ -18,7 +18,7 @@ class RecordError(ValueError):
 
 
 class MalformedRecordError(RecordError):
-    """Bytes that are not a record, or not all of one.
+    """Bytes that are not a record, or only part of one.
 
     `position` is the record's first byte in the given buffer. `index` is its number in the block,
     None for an error of the whole block.

@@ -73,5 +73,7 @@ def decode_offset_message_id(message_id: str) -> tuple[Host, int]:
     """Returns store host and physical offset of an offsetMsgId. Raises ValueError."""
     data = bytes.fromhex(message_id)
     if len(data) not in (16, 28):
-        raise ValueError(f"{message_id!r} is not an offset message id: it has {len(data)} bytes")
+        raise ValueError(
+            f"{message_id!r} is not an offset message id: it has {len(data)} bytes, not 16 or 28"
+        )
     return Host.from_bytes(data[: -_OFFSET.size]), _OFFSET.unpack(data[-_OFFSET.size :])[0]

@@ -36,7 +36,7 @@ TOPIC_END = "#"
 # Prefix of a tag. A word of KEYS may look the same, so a query also compares the tag.
 TAG_PREFIX = "T#"
 # Up to FEW_RECORDS records of one topic are handled one by one: 5 to 7 microseconds each. Arrays
-# cost a hundred for all of them, and twice that in a busy broker.
+# cost 100 microseconds for all of them, and twice that in a busy broker.
 FEW_RECORDS = 24
 _FEW_BYTES_MAX = 2_048
 _BLANK = ord(KEY_SEPARATOR)
@@ -163,7 +163,7 @@ def _may_wait(entries: Entries) -> bool:
 def has_few(block: RecordBlock) -> bool:
     """True if a loop over the records and their properties is faster than arrays.
 
-    A string of more than _FEW_BYTES_MAX bytes may have a thousand properties or keys.
+    A properties string of more than _FEW_BYTES_MAX bytes may have a thousand entries or keys.
     """
     is_small = len(block) <= FEW_RECORDS
     return is_small and int(block.properties_length.max(initial=0)) <= _FEW_BYTES_MAX

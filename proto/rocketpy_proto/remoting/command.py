@@ -42,7 +42,7 @@ class RemotingCommand(msgspec.Struct, frozen=True):
 
     @property
     def is_response(self) -> bool:
-        """True if this answers a request; read before `opaque` is looked up."""
+        """True if this answers a request. Both sides count `opaque`, so check this first."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property

@@ -72,7 +72,7 @@ class HeaderForm(Generic[H]):
     _usual: Mapping[str, str] = dataclass_field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Derives the usual names by the other ones, once for all headers."""
+        """Inverts `names`, once for all headers."""
         object.__setattr__(self, "_usual", {short: name for name, short in self.names.items()})
 
     def encode(self, header: H) -> dict[str, str]:

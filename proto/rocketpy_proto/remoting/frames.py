@@ -56,7 +56,9 @@ def decode_frame(frame: memoryview, header_bytes_max: int = FRAME_BYTES_MAX) -> 
     The command's body is a view of the frame.
     """
     if len(frame) < _PREFIX.size:
-        raise RemotingFormatError(_WHAT, f"it has {len(frame)} bytes, at least {_PREFIX.size}")
+        raise RemotingFormatError(
+            _WHAT, f"it has {len(frame)} bytes, but needs at least {_PREFIX.size}"
+        )
     _, form = _PREFIX.unpack_from(frame)
     serialization, header_length = form >> _HEADER_LENGTH_BITS, form & _HEADER_LENGTH_MASK
     if header_length > header_bytes_max:
@@ -92,7 +94,7 @@ class FrameDecoder:
         self._begun = bytearray()
         self._unread = memoryview(b"")
         self._failure: RemotingFormatError | None = None
-        # Of the command that was returned last.
+        # The size of the frame of the last command.
         self.frame_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[RemotingCommand]:

@@ -62,7 +62,7 @@ def read_json(data: bytes | memoryview, what: str) -> object:
 def check_references(data: bytes | memoryview, what: str) -> None:
     """Raises RemotingFormatError for a reference (`{"$ref":...}`).
 
-    No server was seen to send one.
+    Only ACLs of RocketMQ 5.3 were seen with references; `bodies.auth` resolves them.
     """
     if _REFERENCE.search(data):
         raise RemotingFormatError(what, "it has a reference ($ref), which is not supported")
@@ -72,7 +72,7 @@ def parse_json(text: bytes, what: str) -> object:
     """Returns the value of a file, as `read_json` does.
 
     A reference is an object like any other. Half of a surrogate pair is a character: fastjson
-    writes a name that is not Unicode so.
+    writes it for a name that is not Unicode.
     """
     try:
         return _parse(text, what)
@@ -120,7 +120,7 @@ def _decode(text: bytes, what: str) -> object:
 
 
 def _standard(token: re.Match[bytes]) -> bytes:
-    """Returns a token as standard JSON; a token that nothing allows stays as it is."""
+    """Returns a token as standard JSON; a token of any other kind is unchanged."""
     kind, text = token.lastgroup, token[0]
     if kind == "single" and text.endswith(b"'") and len(text) > 1:
         inner = _QUOTES.sub(lambda found: _REQUOTED.get(found[0], found[0]), token["single"])

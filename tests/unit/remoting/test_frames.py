@@ -223,7 +223,7 @@ def test_a_binary_header_may_have_a_language_that_nobody_knows_and_nulls() -> No
 
 
 def test_less_than_a_frame_is_none() -> None:
-    with pytest.raises(RemotingFormatError, match="7 bytes, at least 8"):
+    with pytest.raises(RemotingFormatError, match="7 bytes, but needs at least 8"):
         decode_frame(memoryview(bytes(7)))
 
 

@@ -1,7 +1,7 @@
 """`GrpcSource`: the source's transport to a rocketpy broker.
 
-Apart from the sink's: planners and reading tasks are new processes that never write. gRPC is
-imported at the first call: not every process with a source makes one.
+It is apart from the sink's transport: planners and reading tasks are new processes that never
+write. gRPC is imported at the first call, because some processes with a source make none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`GrpcTransport`: the transport to a rocketpy broker. Clients belong to the process."""
+"""`GrpcTransport`: the transport to a rocketpy broker.
+
+A process has one client for each configuration.
+"""
 
 from __future__ import annotations
 

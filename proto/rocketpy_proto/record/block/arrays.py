@@ -1,9 +1,9 @@
 """Conversion between Arrow arrays and NumPy's and Python's values.
 
 `pa.array`, `pa.scalar` and `to_numpy` import pandas for their first value, to check for pandas
-objects. That costs 0.2 s of processor in each new process, more than all other imports of a task.
-These functions pass buffers instead. A reading task converts only through this module; a test
-counts its imports. A process without pandas objects calls `leave_pandas_out` instead.
+objects. That costs 0.2 s of processor time in each new process, more than all other imports of a
+task. These functions pass buffers instead. A reading task converts only through this module; a test
+counts the task's imports. A process without pandas objects calls `leave_pandas_out` instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _process = SimpleNamespace(is_pandas_left_out=False)
 
 
 class _NoPandas:
-    """An import hook by which pandas is not installed."""
+    """An import hook that reports pandas as not installed."""
 
     def find_spec(self, name: str, _path: object, _target: ModuleType | None = None) -> None:
         """Raises ModuleNotFoundError for pandas; leaves every other name to later hooks."""
@@ -31,9 +31,9 @@ class _NoPandas:
 
 
 def leave_pandas_out() -> None:
-    """Makes pyarrow take its first value without pandas, which this process then never converts.
+    """Makes pyarrow take its first value without pandas; it never converts pandas objects then.
 
-    Saves 0.2 s of processor and 50 MB of memory. Code may still import pandas for itself.
+    Saves 0.2 s of processor time and 50 MB of memory. Code may still import pandas for itself.
     """
     hook = _NoPandas()
     sys.meta_path.insert(0, hook)
@@ -45,16 +45,16 @@ def leave_pandas_out() -> None:
 
 
 def is_first_value_costly() -> bool:
-    """True if the next value from `pa.array` and its kind may import pandas."""
+    """True if the next call of `pa.array`, `pa.scalar` or `to_numpy` may import pandas."""
     return not _process.is_pandas_left_out and "pandas" not in sys.modules
 
 
 def array_of(
     values: NDArray[Any], kind: pa.DataType | None = None, valid: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Returns the numbers or truth values as an array; null unless `valid`.
+    """Returns the numbers or truth values as an array; null where not `valid`.
 
-    Contiguous values are shared, not copied. `kind` is another type of the same width.
+    Contiguous numbers are shared, not copied. `kind` is another type of the same width.
     """
     own = values.dtype
     buffer = _bits(values) if own == np.bool_ else pa.py_buffer(np.ascontiguousarray(values))

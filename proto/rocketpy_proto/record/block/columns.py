@@ -163,7 +163,7 @@ class _Decoder:
     def host(self, name: str, v6_bit: int) -> pa.Array:
         """Returns the hosts as texts; each distinct host is formatted once.
 
-        All distinct hosts cost 2 us each.
+        If all hosts are distinct, each record costs 2 us.
         """
         octets = self._host_octets(name)
         v6 = self._is_v6(v6_bit)

@@ -59,7 +59,7 @@ class EncodedBlock:
     sizes: NDArray[np.int32]
 
     def take(self, order: NDArray[np.int64]) -> EncodedBlock:
-        """Returns the records in another order, copied."""
+        """Returns copies of the records with these indexes, in the order of the indexes."""
         offsets = pa.py_buffer(np.concatenate(([0], np.cumsum(self.sizes))).astype(np.int32))
         count = len(self.sizes)
         records = pa.Array.from_buffers(pa.binary(), count, [None, offsets, self.data])
@@ -211,7 +211,7 @@ def _refuse_nulls(field: str, column: pa.Array) -> None:
 
 
 def fixed_width(values: NDArray[np.generic]) -> pa.BinaryArray:
-    """Returns items of equal size as a binary column over the same memory."""
+    """Returns items of equal size as a binary column, copied."""
     count, size = len(values), values.dtype.itemsize
     offsets = np.arange(0, (count + 1) * size, size, dtype=np.int64)
     assert offsets[-1] <= BLOCK_BYTES_MAX, "no block is larger"

@@ -1,6 +1,7 @@
 """Encoding of a block's properties from columns.
 
-TAGS comes first, where `tags.py` finds it fastest. Source: docs/design/storage.md section 3.1.
+The order of a record's properties is TAGS, KEYS, the further columns, the map. Source:
+docs/design/storage.md section 3.1.
 """
 
 from __future__ import annotations

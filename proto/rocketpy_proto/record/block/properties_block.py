@@ -73,8 +73,8 @@ def parse_properties(
 class Entries:
     """Positions of entries in `octets`: name [begin, middle), value [middle + 1, end).
 
-    `names` has the names of each record, in order, if all records have the same few; else it is
-    empty. It is empty for no entries.
+    `names` has the names of each record, in order, if all records have the same few. Otherwise, and
+    without entries, it is empty.
     """
 
     octets: NDArray[np.uint8]

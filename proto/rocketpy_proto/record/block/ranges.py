@@ -1,8 +1,8 @@
 """Arrow arrays from byte ranges of a buffer.
 
-The offsets of an array are start 0, end 0, start 1, end 1 and so on. Element 2i is range i, and
-element 2i + 1 is the gap to the next range. Taking the even elements copies just the ranges, at 16
-ns each. The ranges must ascend and not overlap.
+A helper array over the buffer has the offsets start 0, end 0, start 1, end 1 and so on. Its element
+2i is range i, and its element 2i + 1 is the gap to the next range. Taking the even elements copies
+just the ranges, at 16 ns each. The ranges must ascend and not overlap.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def binary_views(
 ) -> pa.Array:
     """Returns the ranges as a BinaryViewArray over `data` itself.
 
-    Each range is longer than INLINE_BYTES_MAX. The array is only fit for conversion to objects: it
-    lacks the prefixes that comparison needs.
+    Each range must be longer than INLINE_BYTES_MAX. The array is only fit for conversion to
+    objects: it lacks the prefixes that comparison needs.
     """
     views = np.zeros(len(starts), _VIEW)
     views["length"], views["offset"] = ends - starts, starts
@@ -83,7 +83,7 @@ def filled_lists(lists: pa.ListArray) -> pa.ListArray:
 
 
 def to_strings(array: pa.BinaryArray) -> pa.StringArray:
-    """Returns the strings; bytes that are not UTF-8 become U+FFFD, as in the single form.
+    """Returns the strings; bytes that are not UTF-8 become U+FFFD, as for a single record.
 
     The check is one pass in C. Only an array with a bad value is decoded value by value.
     """

@@ -1,8 +1,8 @@
 """Bodies about users and ACLs.
 
-A list of users or ACLs is a JSON array. fastjson 1, which 5.3 has, writes a list of several entries
+A list of users or ACLs is a JSON array. fastjson 1, which 5.3 has, writes a list that entries share
 once, and then references to it: `{"$ref":"$.policies[0].entries[0].actions"}`. Source:
-docs/design/remoting.md section 2.8.
+docs/design/remoting.md sections 2.8 and 5.3.
 """
 
 from __future__ import annotations
@@ -86,5 +86,6 @@ def _target(root: Any, path: Any) -> list[str]:
         found = None
     is_short = isinstance(found, list) and len(found) <= SHARED_TEXTS_MAX
     if not is_short or not all(isinstance(each, str) for each in found):
-        raise RemotingFormatError(AclInfo.__name__, f"a reference to no list: {path!r:.100}")
+        reason = f"a reference to no list of up to {SHARED_TEXTS_MAX} texts: {path!r:.100}"
+        raise RemotingFormatError(AclInfo.__name__, reason)
     return list(found)

@@ -45,7 +45,7 @@ class SubscriptionData(Body, frozen=True):
 
 
 class ConsumerData(Body, frozen=True):
-    """A group that the client consumes for; `named` reads its numbers."""
+    """A group that the client consumes for; `named` returns the member for a number."""
 
     group_name: str
     consume_type: ConsumeType | Int32 = ConsumeType.CONSUME_PASSIVELY
@@ -62,7 +62,7 @@ class ProducerData(Body, frozen=True):
 
 
 class HeartbeatData(Body, frozen=True):
-    """HEART_BEAT. A fingerprint other than 0 is the second version's; 4.9 does not have it."""
+    """HEART_BEAT. A fingerprint other than 0 marks version 2 of heartbeats, which 4.9 lacks."""
 
     client_id: str = field(name="clientID")
     producers: tuple[ProducerData, ...] = field(name="producerDataSet", default=())
@@ -72,7 +72,7 @@ class HeartbeatData(Body, frozen=True):
 
 
 class CheckClientRequestBody(Body, frozen=True):
-    """CHECK_CLIENT_CONFIG: a query if the broker can filter by this expression."""
+    """CHECK_CLIENT_CONFIG: asks if the broker can filter by this expression."""
 
     client_id: str
     group: str
@@ -122,7 +122,7 @@ class QuerySubscriptionBody(Body, frozen=True):
 
 
 class ConsumerStatusBody(Body, frozen=True):
-    """GET_CONSUMER_STATUS_FROM_CLIENT: a client's next offsets; from the broker by client id."""
+    """GET_CONSUMER_STATUS_FROM_CLIENT: next offsets, from a broker for each client id."""
 
     offsets: QueueTable[Int64] = field(name="messageQueueTable", default=QueueTable({}))
     by_client: dict[str, QueueTable[Int64]] = field(name="consumerTable", default_factory=dict)

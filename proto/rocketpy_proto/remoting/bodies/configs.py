@@ -44,9 +44,9 @@ class SubscriptionGroupTable(Body, frozen=True):
 class ReplicationState(Body, frozen=True):
     """GET_REPLICATION_STATE: facts for a slave that RocketMQ's tables lack.
 
-    `deleted_below` and `emptied_below` are physical offsets, by topic: its older messages are
-    deleted. `epochs` has the epoch of each topic. `recoveries` has id and log end of each,
-    oldest first.
+    `deleted_below` and `emptied_below` are physical offsets by topic. Records of the topic below
+    them are removed: with a deletion of the topic, or by emptying it. `epochs` has the epoch of
+    each topic. `recoveries` has id and log end of each recovery, oldest first.
     """
 
     store_id: str

@@ -39,7 +39,10 @@ class QueryAssignmentResponseBody(Body, frozen=True):
 
 
 class SetMessageRequestModeBody(Body, frozen=True):
-    """SET_MESSAGE_REQUEST_MODE: PULL or POP. A member shares queues with `share_count` members."""
+    """SET_MESSAGE_REQUEST_MODE: PULL or POP.
+
+    With POP, a member also pops the queues of the next `share_count` members.
+    """
 
     topic: str
     consumer_group: str

@@ -143,7 +143,9 @@ def _topic(piece: memoryview) -> TopicConfig:
     except UnicodeDecodeError as error:
         raise RemotingFormatError(_WHAT, f"a topic: {error}") from error
     if len(parts) < _TOPIC_PARTS_MIN:
-        raise RemotingFormatError(_WHAT, f"a topic has {len(parts)} parts")
+        raise RemotingFormatError(
+            _WHAT, f"a topic has {len(parts)} parts, but needs at least {_TOPIC_PARTS_MIN}"
+        )
     names = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
     fields: dict[str, object] = dict(zip(names, parts, strict=False))
     if len(parts) == _TOPIC_PARTS_MAX:
@@ -180,7 +182,9 @@ class _Pieces:
         size = self._number()
         begin, end = self._position, self._position + size
         if not begin <= end <= len(self._data):
-            raise RemotingFormatError(_WHAT, f"a piece of {size} bytes begins at byte {begin}")
+            raise RemotingFormatError(
+                _WHAT, f"a piece of {size} bytes begins at byte {begin} of {len(self._data)}"
+            )
         self._position = end
         return self._data[begin:end]
 

@@ -134,7 +134,7 @@ class StagedFilesRequest(Header, frozen=True):
     """GET_STAGED_FILES: the slave `slave_id` has copies of all changes up to `position`.
 
     `slave_id` is its broker id, so that a restarted slave is the same one.
-    `lacking` names the up to LACKING_MAX files among them that it could not copy, with commas.
+    `lacking` names files among them that it could not copy: at most LACKING_MAX, comma-separated.
     `run_id` is that of the last answer. A master without newer changes holds the request.
     """
 

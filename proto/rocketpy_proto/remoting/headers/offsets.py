@@ -54,7 +54,11 @@ class SearchOffsetRequest(Header, frozen=True):
 
 
 class QueryConsumerOffsetRequest(Header, frozen=True):
-    """QUERY_CONSUMER_OFFSET. Only False distinguishes a missing offset from 0, not at 4.9."""
+    """QUERY_CONSUMER_OFFSET.
+
+    If `is_zero_if_not_found` is False, a missing offset is answered with QUERY_NOT_FOUND. Otherwise
+    the answer may be 0. 4.9 ignores the field.
+    """
 
     consumer_group: str
     topic: str
@@ -76,7 +80,7 @@ class UpdateConsumerOffsetRequest(Header, frozen=True):
 class ResetOffsetRequest(Header, frozen=True):
     """INVOKE_BROKER_TO_RESET_OFFSET.
 
-    -1 as time is the end, -1 as queue all queues, -1 as offset none.
+    -1 has a meaning of its own: as time the end, as queue id all queues, as offset no offset.
     """
 
     group: str

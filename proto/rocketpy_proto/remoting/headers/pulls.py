@@ -21,7 +21,7 @@ MASTER_ID = 0
 
 
 class PullMessageRequest(Header, frozen=True):
-    """PULL_MESSAGE, LITE_PULL_MESSAGE. `sub_version` (ms) counts without SUBSCRIPTION only."""
+    """PULL_MESSAGE, LITE_PULL_MESSAGE. `sub_version` (ms) matters only without SUBSCRIPTION."""
 
     consumer_group: str
     topic: str
@@ -63,8 +63,8 @@ class QueryMessageRequest(Header, frozen=True):
     max_num: Int32
     begin_ms: Int64 = field(name="beginTimestamp")
     end_ms: Int64 = field(name="endTimestamp")
-    # It must be left out with ACL, since some brokers do not sign it (docs/design/remoting.md
-    # section 5.1).
+    # It must be left out with ACL: some brokers do not count it in a signature
+    # (docs/design/remoting.md section 5.1).
     is_unique_key_query: bool | None = field(name="_UNIQUE_KEY_QUERY", default=None)
     broker_name: str | None = field(name="bname", default=None)
 

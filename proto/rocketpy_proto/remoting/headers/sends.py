@@ -18,7 +18,7 @@ UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
 
 
 class SendMessageRequest(Header, frozen=True):
-    """SEND_MESSAGE. `is_batch`, not the code, marks the body as a batch (batches.py)."""
+    """SEND_MESSAGE. `is_batch`, not the code, marks a batch (record.block.batch_body)."""
 
     producer_group: str
     topic: str

@@ -63,7 +63,7 @@ def _by_route(
 ) -> dict[BrokerQueue, QueueBounds]:
     """Returns the queues, marked as hidden unless the route has them again.
 
-    The route is queried again if a queue has unread messages, which may have come meanwhile.
+    The route is queried again if a queue has unread messages: the queue may be back in the route.
     """
     if any(there.max_offset > places[queue] for queue, there in queues.items()):
         cluster.doubt(topic)

@@ -102,8 +102,8 @@ class Cluster:
     ) -> list[Call[T]]:
         """Sends many requests as `ask_owner` does, in one write.
 
-        A failed connection leads to a query of the route, and a new address is tried. A broker may
-        have moved since the route was kept. Nothing was sent before that.
+        If no connection can be opened, queries the route again and tries a new address: the broker
+        may have moved. No request was sent before that.
         """
         peer = self.route(topic).peer(broker_name, broker_id)
         if peer is None:
@@ -136,7 +136,7 @@ class Cluster:
 
 
 _clusters: dict[ClusterConfig, Cluster] = {}
-# A forked process lacks the threads that may hold their locks.
+# A thread of the parent may hold a cluster's lock, and does not exist in a forked process.
 os.register_at_fork(after_in_child=_clusters.clear)
 
 

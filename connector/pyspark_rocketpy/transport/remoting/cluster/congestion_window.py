@@ -1,9 +1,10 @@
-"""Congestion windows: trials of a broker's concurrent requests.
+"""Congestion windows: trials of how many requests a broker takes at once.
 
-A window of sends starts small, and gets one more send a round. A window of pulls doubles each round
-for a task that reads faster than answers come. Both halve for a busy or late broker, and then get
-one more request a round. Brokers cut answers to pulls short by rules of their own (messages, bytes,
-fewer from disk). So the length of a pull follows the answers. State ends with the task.
+In a round, each request of a window is answered once. A window of sends starts small, and gets one
+more send a round. A window of pulls doubles each round while the task waits for answers. A window
+of sends halves after an error, a window of pulls after a busy or late answer. Both then get one
+more request a round. Brokers shorten answers to pulls by rules of their own (messages, bytes, fewer
+from disk). So the length of a pull follows the answers. State ends with the task.
 
 Source: docs/design/cluster.md section 2.2, item 8, docs/design/batches.md section 10.1.
 """
@@ -24,7 +25,7 @@ FULL_MAX = 64
 
 @dataclass(slots=True)
 class CongestionWindow:
-    """Limit and number of requests under way; the limit doubles each round to `doubled_up_to`."""
+    """Requests under way, and their limit, which doubles each round up to `doubled_up_to`."""
 
     size_max: int = SENDS_MAX
     size: float = SENDS_AT_FIRST

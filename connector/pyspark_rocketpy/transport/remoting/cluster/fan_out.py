@@ -28,7 +28,8 @@ from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 
 T = TypeVar("T")
-# Queues of a chunk, and chunks under way: limits for what brokers hold for us, and we of them.
+# Queues of a chunk, and chunks under way. They limit the requests that wait at brokers, and the
+# answers that wait here.
 CHUNK_QUEUES_MAX = 128
 CHUNKS_MAX = 8
 # A broker that failed after SLOW_MS is not asked again for LEFT_MS.
@@ -87,7 +88,7 @@ class FanOut:
     def ask(
         self, queues: Iterable[MessageQueue], query: QueueQuery[T]
     ) -> dict[MessageQueue, BrokerAnswer[T]]:
-        """Returns the answers for each queue; a broker that does not answer is missing as a whole.
+        """Returns each queue's answer; all queues of a broker that does not answer are missing.
 
         Raises BrokerError for a refusal that is not retriable.
         """

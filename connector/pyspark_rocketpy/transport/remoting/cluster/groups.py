@@ -50,7 +50,7 @@ def make_group(cluster: Cluster, topic: str, broker_name: str, group: str) -> No
 def check_expression(cluster: Cluster, peer: Peer, group: str, expression: str) -> Call[str | None]:
     """Returns a broker's check of an SQL92 expression: the fault found, or None.
 
-    The call's answer raises BrokerError 1 if the broker does not filter by properties.
+    The call's answer raises BrokerError of code 1 if the broker does not filter by properties.
     """
     checked = CheckClientRequestBody(
         "rocketpy", group, SubscriptionData(group, expression, expression_type=SQL92)
@@ -67,7 +67,6 @@ def check_expression(cluster: Cluster, peer: Peer, group: str, expression: str) 
 def _fault(_peer: Peer, answer: RemotingCommand) -> str | None:
     if answer.code == ResponseCode.SUCCESS:
         return None
-    # The parser's message follows its Java exception name, and a list of all known tokens follows
-    # it.
+    # A remark has a Java exception's name, the parser's message, and lines with all known tokens.
     reason = (answer.remark or "it cannot be parsed").partition("\n")[0]
     return reason.rpartition("Exception: ")[2]

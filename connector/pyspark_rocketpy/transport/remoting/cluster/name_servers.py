@@ -42,7 +42,7 @@ _ASK_NEXT = BUSY_CODES | {ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIS
 
 
 class NameServers:
-    """The name servers, by `host:port`, in the order of their requests."""
+    """The name servers at these addresses, each `host:port`."""
 
     def __init__(self, addresses: tuple[str, ...], caller: RequestSender) -> None:
         self._peers = [Peer(address, is_name_server=True) for address in addresses]
@@ -118,7 +118,7 @@ def _route(topic: str) -> Request[TopicRouteData]:
 
 
 def _read_route(peer: Peer, answer: RemotingCommand) -> TopicRouteData:
-    """Reads a route without its unused fields, as it is kept."""
+    """Returns a route without the fields that no caller reads, which would only fill memory."""
     route = body_of(peer, answer, TopicRouteData)
     return replace(route, filter_server_table={}, topic_queue_mapping_by_broker=None)
 

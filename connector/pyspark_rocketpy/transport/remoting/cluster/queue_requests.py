@@ -46,7 +46,7 @@ from rocketpy_proto.remoting.headers.pulls import (
 
 # Brokers check only every 5 s if a held pull is over.
 HELD_LONGER_MS_MAX = 10_000
-# Messages that brokers answer at most, unless their limits were raised.
+# The most messages that a broker returns for one pull, unless its limit was raised.
 PULLED_MESSAGES_MAX = 32
 
 
@@ -125,7 +125,7 @@ def search_offset(
 
 
 def consumer_offset(cluster: Cluster, group: str, queue: MessageQueue) -> Call[int | None]:
-    """Returns a group's committed offset; None for nothing, which is 0 at 4.9."""
+    """Returns a group's committed offset; None if there is none, for which 4.9 may return 0."""
     header = QueryConsumerOffsetRequest(
         group,
         queue.topic,
@@ -147,7 +147,7 @@ def update_consumer_offset(
 ) -> Call[None]:
     """Commits a group's offset at the master, which keeps it without a check of the range.
 
-    The call's answer raises BrokerError 26 if 5.3 does not know the group.
+    From 5.3 on, brokers refuse an unknown group: the call's answer raises BrokerError of code 26.
     """
     header = UpdateConsumerOffsetRequest(
         group, queue.topic, queue.queue_id, offset, queue.broker_name
@@ -169,7 +169,7 @@ def pull_all(
 ) -> list[Call[PullResult]]:
     """Sends pulls of one queue to one broker, in one write.
 
-    They differ by offset and count alone, so the rest is encoded once.
+    The pulls must differ in offset and count alone: the rest is encoded once.
     """
     first = wanted[0]
     model = _pull_request(first, timeouts)
@@ -260,7 +260,8 @@ def _require_progress(
     """
     if header.next_begin_offset <= wanted.offset or not answer.body:
         raise peer.failed(
-            f"answers a pull from offset {wanted.offset} with {len(answer.body)} bytes of messages "
-            f"and {header.next_begin_offset} as the next offset",
+            f"makes no progress: it answers a pull from offset {wanted.offset} with "
+            f"{len(answer.body)} bytes of messages and {header.next_begin_offset} as the next "
+            "offset",
             is_lasting=True,
         )

@@ -1,6 +1,6 @@
 """Records of answers: their sizes, offsets and checks.
 
-The records' own fields are checked all at once.
+One step checks a field of all records, without a loop over them.
 
 Source: docs/design/storage.md section 2.1, docs/design/remoting.md section 3.1.
 """
@@ -29,7 +29,7 @@ class Records:
     offsets: NDArray[np.int64]
 
     def is_in(self, begin: int, end: int, *, is_gapless: bool) -> bool:
-        """True if all of these offsets are within [begin, end), and are all of it if gapless."""
+        """True if all offsets are within [begin, end); if gapless, none of it may be missing."""
         is_within = int(self.offsets[0]) >= begin and int(self.offsets[-1]) < end
         return is_within and (not is_gapless or len(self.offsets) == end - begin)
 

@@ -65,7 +65,7 @@ class TopicRoute:
     def read_queue_nums(self) -> dict[str, int]:
         """Returns the number of queues for reading at each broker, by name; their ids start at 0.
 
-        A broker may be away. Raises BrokerError for a senseless route.
+        A broker may be away. Raises BrokerError for numbers out of range.
         """
         return self._checked(
             {
@@ -78,7 +78,7 @@ class TopicRoute:
     def write_queue_nums(self) -> dict[str, int]:
         """Returns the number of queues for writing at each broker that has a master, by name.
 
-        Raises BrokerError for a senseless route.
+        Raises BrokerError for numbers out of range, or an invalid order configuration.
         """
         ordered = self._ordered()
         return self._checked(
@@ -121,7 +121,7 @@ class TopicRoute:
         return ordered
 
     def _checked(self, counts: dict[str, int]) -> dict[str, int]:
-        """Returns the numbers of queues by broker. Raises BrokerError for senseless numbers."""
+        """Returns the numbers of queues by broker. Raises BrokerError for numbers out of range."""
         for count in counts.values():
             if not 0 <= count <= QUEUES_MAX:
                 raise self._invalid(f"{count} queues at one broker, limit {QUEUES_MAX}")

@@ -1,6 +1,6 @@
-"""Access keys that sign every request. Secrets show nowhere.
+"""Access keys that sign every request. Their `repr` has no secrets.
 
-They are the same for RocketMQ's access control 1.0 and 2.0.
+Requests are signed alike for RocketMQ's access control 1.0 and 2.0.
 
 Source: docs/design/remoting.md section 5.
 """

@@ -1,7 +1,7 @@
 """Calls to a peer: a typed, signed request and its checked answer.
 
-No call is repeated here: only its caller knows if a repetition does harm. Connections belong to the
-process.
+No call is repeated here: only its caller knows if a repetition does harm. All threads of a process
+share its connections.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Pending(msgspec.Struct, eq=False):
     outgoing: OutgoingRequest
     opaque: int
     deadline_ms: int
-    # The connection's receipts before the send.
+    # The number of the connection's receipts before the send.
     receipts: int
     # Set once, by the connection.
     outcome: RemotingCommand | ConnectionFailedError | None = None
@@ -121,7 +121,7 @@ class Connection:
         self.peer = peer
         self._stream = stream
         # Guards the fields below. It is reentrant: a thread that holds it may run the garbage
-        # collector. That may end an unread range, and discard its requests.
+        # collector. The collector may close an unread range, which discards the range's requests.
         self._lock = threading.RLock()
         # Notifies waiters for an answer.
         self._arrival = threading.Condition(self._lock)
@@ -158,7 +158,7 @@ class Connection:
             return 0 if self._waiting else clock.monotonic_ms() - self._used_ms
 
     @property
-    def _doubt(self) -> str:
+    def _possible_causes(self) -> str:
         """Possible causes, for an error text, while the peer has not sent anything yet."""
         return (
             ""
@@ -218,7 +218,7 @@ class Connection:
         timeouts = pending.outgoing.timeouts
         problem = (
             f"has not answered within {timeouts.ms} ms; set option {timeouts.option} higher if it "
-            f"is only slow{self._doubt}"
+            f"is only slow{self._possible_causes}"
         )
         with self._lock:
             if not self._abandon(pending, problem):
@@ -231,7 +231,7 @@ class Connection:
     def leave(self, pending: Pending) -> None:
         """Discards an answer without doubting the peer, which may still be in time."""
         with self._lock:
-            self._abandon(pending, "was left: its answer is no longer needed")
+            self._abandon(pending, "was not waited for: its answer is no longer needed")
 
     def _abandon(self, pending: Pending, problem: str) -> bool:
         """Discards the later answer of a request; True if a caller waited for it until now.
@@ -248,7 +248,7 @@ class Connection:
 
     def close(self) -> None:
         """Ends the connection; waiting requests fail."""
-        self._fail("was left: the client closed its connection")
+        self._fail("was disconnected: the client closed its connection")
         self._reader.join()
 
     def abandon(self) -> None:
@@ -277,7 +277,7 @@ class Connection:
             self._fail(f"broke the connection ({error})")
         except BaseException:
             # Part of a frame may be sent; the peer would take the next frame for its rest.
-            self._fail("was left: a request was interrupted")
+            self._fail("was disconnected: a request was interrupted")
             raise
         finally:
             self._writing.release()
@@ -295,7 +295,7 @@ class Connection:
                         return
                 commands: list[RemotingCommand] = []
                 try:
-                    # Answers before bad bytes count.
+                    # Commands before invalid bytes still count.
                     commands.extend(decoder.feed(data))
                 finally:
                     self._take(commands)
@@ -305,7 +305,7 @@ class Connection:
             self._fail(f"broke the connection ({error})")
         else:
             where = " within an answer" if decoder.begun_bytes else ""
-            self._fail(f"closed the connection{where}{self._doubt}")
+            self._fail(f"closed the connection{where}{self._possible_causes}")
         finally:
             # No waiter is left, and no thread writes after the descriptor is reused.
             self._fail("is no longer read")

@@ -17,7 +17,7 @@ from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from rocketpy_proto.tls import TlsConfig
 
 CONNECTIONS_MAX = 256
-# Servers close connections after 120 idle seconds; a request must not cross that close.
+# Servers close connections after 120 idle seconds. A request sent at that moment would be lost.
 IDLE_MS_MAX = 100_000
 _Key = tuple[Peer, TlsConfig | None]
 

@@ -1,6 +1,6 @@
 """Answers of servers as values or declared errors.
 
-Any answer of a server gives a value or a declared error that names the server.
+Each error names the server.
 
 Source: docs/design/remoting.md section 2.5, docs/design/cluster.md sections 2.4 and 2.5.
 """
@@ -50,7 +50,7 @@ WRONG_ROUTE_CODES = frozenset(
         ResponseCode.SERVICE_NOT_AVAILABLE,
     }
 )
-# 4.9 answers with a system error.
+# Codes for a queue id that the topic does not have; 4.9 answers with a system error.
 _QUEUE_CODES = frozenset({ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR})
 _QUEUE_REMARK = "queueId["
 # A slave answers so for its topics and groups for a moment, once a minute.
@@ -85,8 +85,8 @@ def _is_busy(code: int, remark: str) -> bool:
 def is_retriable(error: ConnectionFailedError | BrokerError, *, is_slave: bool = False) -> bool:
     """True if the request may be repeated.
 
-    An unknown topic may pass, too: its only broker may be away. Name servers and slaves forget
-    topics for moments.
+    An unknown topic may pass, too: its only broker may be away. Name servers and slaves may
+    forget a topic for a moment.
     """
     if isinstance(error, ConnectionFailedError):
         return not error.is_lasting
@@ -117,7 +117,7 @@ def with_advice(
 def is_refused(error: ConnectionFailedError | BrokerError) -> bool:
     """True if a broker has answered that it did not store the messages.
 
-    A system error may occur after the store.
+    A system error may occur after the messages are stored.
     """
     if isinstance(error, ConnectionFailedError):
         return False
@@ -145,7 +145,7 @@ def body_of(peer: Peer, answer: RemotingCommand, kind: type[BodyT]) -> BodyT:
 
 
 def json_reader(kind: type[BodyT]) -> Callable[[Peer, RemotingCommand], BodyT]:
-    """Returns a reader of answers with such a body."""
+    """Returns a reader of answers that have a body of this type."""
     return lambda peer, answer: body_of(peer, answer, kind)
 
 

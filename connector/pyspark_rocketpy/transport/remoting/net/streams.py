@@ -1,7 +1,8 @@
 """Sockets to one address, plain or in TLS, with one reading thread.
 
-Any thread may write. The socket does not block. A thread waits outside of the lock: two threads
-must not use TLS's state at the same time. Nothing is kept that a crash could lose.
+Any thread may write. Two threads must not use TLS's state at the same time. So a lock is held
+around each call of the socket. The socket does not block: a thread waits without the lock. Nothing
+is kept that a crash could lose.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def _handshake_failed(peer: Peer, error: Exception) -> ConnectionFailedError:
         problem = f"speaks no compatible TLS ({reason_of(error)}); see option tls"
         return peer.failed(problem, is_lasting=True)
     return peer.failed(
-        f"ended the TLS handshake ({reason_of(error)}); see option tls, and whether it serves TLS"
+        f"ended the TLS handshake ({reason_of(error)}); see option tls, and check that this server "
+        "uses TLS"
     )
 
 

@@ -1,8 +1,8 @@
 """Pulls at queue ends, held by brokers until a message comes.
 
-A held pull costs one request in 15 s for a queue, and is answered within milliseconds. It stays
-with its broker while a batch is processed, and also serves the next wait. Nothing is kept that a
-crash could lose. Source: docs/design/remoting.md section 2.5.3.
+A held pull costs one request in 15 s for a queue. A new message is reported within milliseconds.
+The pull stays with its broker while a batch is processed, and also serves the next wait. Nothing is
+kept that a crash could lose. Source: docs/design/remoting.md section 2.5.3.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class HeldPulls:
         self._cluster = cluster
         self._timeouts = timeouts
         self._held: dict[MessageQueue, _HeldPull] = {}
-        # Queues with a broker that holds no pull at this offset, and until when that counts.
+        # Queues whose broker holds no pull: an offset, and the time until which no pull is tried
+        # again at this offset.
         self._unheld: dict[MessageQueue, tuple[int, int]] = {}
 
     def wait(self, group: str, ends: Iterable[tuple[MessageQueue, int]], wait_ms: int) -> None:
@@ -94,9 +95,9 @@ class HeldPulls:
         held = self._held.pop(queue)
         now_ms = clock.monotonic_ms()
         try:
-            is_over = held.call.answer().status is PullStatus.NO_NEW_MESSAGE
+            has_timed_out = held.call.answer().status is PullStatus.NO_NEW_MESSAGE
         except (ConnectionFailedError, BrokerError):
-            is_over = False
+            has_timed_out = False
         # A new pull at once after any other answer would repeat without end.
-        if not is_over or now_ms - held.since_ms < HELD_MS_MIN:
+        if not has_timed_out or now_ms - held.since_ms < HELD_MS_MIN:
             self._unheld[queue] = held.offset, now_ms + HOLD_MS

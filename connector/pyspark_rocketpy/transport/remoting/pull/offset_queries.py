@@ -92,7 +92,7 @@ class RemotingOffsetQueries:
     def unanswered(self) -> ConnectionFailedError | BrokerError | None:
         """The reason for missing queues; see OffsetQueries.
 
-        It leaves out brokers that no name server knows now.
+        Queues that left the route together with their broker do not count as missing.
         """
         return self._unanswered
 
@@ -211,9 +211,9 @@ class RemotingOffsetQueries:
     def _committed(
         self, subscription: Subscription, queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, int]:
-        """Returns the group's committed offsets if they count; -1 otherwise, and for nothing.
+        """Returns the group's committed offsets, -1 for none; all are -1 if they are not wanted.
 
-        0 also counts as nothing: 4.9 does not distinguish the two.
+        0 also counts as none: 4.9 does not distinguish the two.
         """
         if not subscription.wants_committed:
             return dict.fromkeys(queues, -1)
@@ -228,7 +228,7 @@ class RemotingOffsetQueries:
         return self._retried(lambda: self._sampler.search(times))
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
-        """Implements OffsetQueries, by an estimate from some records of each range."""
+        """Implements OffsetQueries, by an estimate from some records of the ranges."""
         return self._retried(lambda: self._sampler.limit_bytes(ranges, bytes_max))
 
     def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
@@ -238,7 +238,7 @@ class RemotingOffsetQueries:
     def expression_fault(self, expression: str) -> str | None:
         """Implements OffsetQueries. Every master is asked.
 
-        Raises OptionError if none of them filters by SQL92.
+        Raises OptionError if masters refuse SQL92 and no other master accepts it.
         """
         return self._retried(lambda: self._fault(expression))
 
@@ -268,7 +268,7 @@ class RemotingOffsetQueries:
         return None
 
     def broker_name(self) -> str:
-        """Returns the first by name of the cluster's masters."""
+        """Returns the first broker name, in alphabetical order, with a master; "" without any."""
         return min(self._retried(self._cluster.masters), default="")
 
     # Progress.
@@ -277,8 +277,8 @@ class RemotingOffsetQueries:
         """Implements OffsetQueries. Commits at masters alone: a commit at a slave is lost.
 
         All masters get their commits before the first failure is raised. A master that is away gets
-        the next commit. A broker loses one of a group's first two queues of a topic if both commits
-        come at once. So one commit is sent alone, and the remaining ones after it.
+        the next commit. A broker of 4.9 loses one of two concurrent first commits of a new group.
+        So the first commit of a topic to each broker is sent before the remaining ones.
         """
         failures: list[ConnectionFailedError | BrokerError] = []
         firsts: list[_Progress] = []

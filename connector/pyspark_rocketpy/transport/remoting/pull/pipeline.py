@@ -4,10 +4,10 @@
     pipelines   |-- head --|----------|----------|----------|  not created yet
                      many of them have a pull under way, and are delivered in order
 
-A pipeline without a filter is as long as one answer. So the offsets of the next ones are predicted,
-and a further pull of its pipeline completes a short answer. Only the answer to a filtered pull
-shows how far the broker has scanned. So a filtered pipeline is as long as the broker's scan for one
-pull. Nothing is kept that a crash could lose.
+A pipeline without a filter is as long as one answer, so the offsets of the next pipelines are
+predicted. After a short answer, a further pull completes its pipeline. Only the answer to a
+filtered pull shows how far the broker has scanned. So a filtered pipeline is as long as the
+broker's scan for one pull. Nothing is kept that a crash could lose.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PullPipeline:
     position: int
     end: int
     asked: Asked | None = None
-    # True if its answer has nothing or is an error, which is handled once the pipeline is the head.
+    # True if its answer is an error or has no messages: it waits until the pipeline is the head.
     is_stuck: bool = False
     answers: list[Answer] = field(default_factory=list)
 

@@ -1,14 +1,15 @@
 """Pulls of one range of a cluster's queue, many at once.
 
-State is the next offset to deliver. RocketMQ's brokers answer 32 messages or 256 KiB at most, ours
-512 KiB on request. So the next offsets are predicted (`pipeline`) and pulled ahead, as far as
-`congestion_window` allows. Answers that are there together are checked together and joined to one
-chunk. The plan has seen every requested offset: an offset that the master lacks is a loss.
+State is the next offset to deliver. An answer of RocketMQ's brokers has at most 32 messages or 256
+KiB, of ours 512 KiB on request. So the next offsets are predicted (`pipeline`) and pulled ahead, as
+far as `congestion_window` allows. Answers that are there together are checked together and joined
+to one chunk. The planner has seen every offset of the range: an offset that the master lacks is a
+loss.
 
 The master is asked first. A slave of the route is asked if the master is away or does not answer.
 The master's turn comes again after the slaves. A slave that lacks an offset may lag, and is waited
-for. Retriable errors are waited out for up to `brokerUnavailableTimeout`. A killed task leaves no
-state.
+for. After a retriable error the pull is repeated, for up to `brokerUnavailableTimeout`. A killed
+task leaves no state.
 
 Source: docs/design/remoting.md sections 2.5 and 6.7, docs/design/cluster.md sections 2.2 to 2.5.
 """
@@ -349,8 +350,8 @@ class RangePuller:
 def _expression_of(options: PullOptions) -> tuple[str, str]:
     """Returns the type of the subscription's expression, tags or SQL92, and its text.
 
-    Brokers know no quotes. An expression that cannot name all tags matches all messages: the task
-    compares tags anyway.
+    An expression of tags has no quotes. If it cannot name a tag, the pull requests all messages:
+    the task compares tags anyway.
     """
     if options.expression is not None:
         return SQL92, options.expression

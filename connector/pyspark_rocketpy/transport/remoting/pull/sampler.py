@@ -40,7 +40,7 @@ _STORE_TIME = struct.Struct(">q")
 _BODY_LENGTH = struct.Struct(">12xi")
 _HOST_BYTES, _HOST_V6_BYTES = 8, 20
 _BORN_HOST_V6, _STORE_HOST_V6 = 1 << 4, 1 << 5
-# A topic's length has two bytes in this form.
+# With this magic, a topic's length has two bytes.
 _MAGIC_V2 = 0xDAA320AB
 # Ranges with sampled records; the remaining ones are assumed to be alike.
 SAMPLES_MAX = 512
@@ -122,9 +122,9 @@ class Sampler:
     timeouts: Timeouts
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
-        """Implements OffsetQueries by an estimate: a few records at both ends of each range.
+        """Implements OffsetQueries by an estimate: a few records at both ends of ranges.
 
-        Raises BrokerError.
+        At most SAMPLES_MAX ranges are sampled. Raises BrokerError.
         """
         measures = self._measured(ranges)
         if sum(each.bytes for each in measures) <= bytes_max:
@@ -206,9 +206,9 @@ class Sampler:
     def _confirmed(
         self, queue: MessageQueue, time_ms: int, offset: int, before: _Probe, there: _Probe
     ) -> int | None:
-        """Returns the broker's offset if the records confirm it.
+        """Returns the broker's offset if the records confirm it; else that of a binary search.
 
-        Searches the queue by halves otherwise.
+        Returns None if no message is as new.
         """
         low, high = there.min_offset, there.max_offset
         is_first = offset <= low or not before.is_at_least(time_ms)

@@ -3,9 +3,9 @@
     stored record   fixed part | body | topic length, topic | properties length, properties
     entry of a batch   its head | body |                      properties length, properties
 
-An entry is its record without the topic, with its head over the last bytes of the fixed part. So
-one step cuts all entries of a block out of a copy, without a loop. Delayed messages go one by one:
-brokers take no delay in a batch. Source: docs/design/remoting.md section 3.2.
+An entry is its record without the topic. In a copy of the block, the entry's head overwrites the
+last bytes of the fixed part. So one step cuts out all entries, without a loop. Delayed messages are
+sent one by one: brokers take no delay in a batch. Source: docs/design/remoting.md section 3.2.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEAD = np.dtype(
 )
 assert _HEAD.itemsize < HEADER_BYTES, "a head has room where its record's fixed part was"
 # Bytes that a broker adds to a message: CLUSTER, MSG_REGION, TRACE_ON, the longer form of its
-# hosts. 4.9 counts the records of a batch, and limits them as one body.
+# hosts. 4.9 limits the bytes of all records of a batch as it limits one body.
 ADDED_BYTES_MAX = 256
 
 

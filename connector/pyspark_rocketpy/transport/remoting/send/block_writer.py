@@ -28,7 +28,7 @@ from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import DELAY_TIMED, Block, WriteQueues
 from rocketpy_proto.remoting import MessageQueue
 
-# Brokers deliver at a time since 5.0.0; 4.x would store such a message without a delay.
+# Brokers deliver at a given time since 5.0.0; 4.x would store such a message without a delay.
 TIMER_VERSION_MIN = 413
 
 
@@ -88,11 +88,14 @@ class RemotingBlockWriter:
             self._visibility.stored(queue, result, send_batch.count)
 
     def _is_stored(self, _queue: MessageQueue, _send_batch: SendBatch, /) -> bool:
-        """True if a send batch without an answer must not be repeated; never at-least-once."""
+        """Returns False: at-least-once delivery repeats a send batch without an answer."""
         return False
 
     def _elsewhere(self, queue: MessageQueue, away: frozenset[str]) -> MessageQueue | None:
-        """Returns the same queue at the next broker that is not away, modulo its queue count."""
+        """Returns the same queue id, modulo the queue count, at the next broker that is not away.
+
+        Returns None if all brokers are away.
+        """
         nums = self._queues[queue.topic].nums
         names = [name for name in nums if nums[name] and name not in away]
         if not names:
@@ -110,7 +113,7 @@ class RemotingBlockWriter:
         if version < TIMER_VERSION_MIN:
             raise BrokerError(
                 f"column deliverAt is set in rows for topic {topic}, but broker {broker_name} is "
-                "older than RocketMQ 5, the first version that delivers at a time; use column "
-                "delayLevel"
+                "older than RocketMQ 5, the first version that delivers at a given time; use "
+                "column delayLevel"
             )
         self._timing.add(broker_name)

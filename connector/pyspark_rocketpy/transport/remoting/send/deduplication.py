@@ -78,8 +78,7 @@ class StoredRows:
 def marks_of(records: RecordBlock, numbers: NDArray[np.int64], topic: str) -> NDArray[np.uint64]:
     """Returns 64 bits for each record, of its row number, topic, body and properties.
 
-    Entries of properties count in any order. It loops over entries, only for a task that runs
-    again.
+    Properties count in any order. The loop over them runs only in a task that runs again.
     """
     found = parse_properties(records.data, records.properties_start, records.properties_length)
     names = {code: zlib.crc32(name.encode()) for name, code in found.name_code.items()}

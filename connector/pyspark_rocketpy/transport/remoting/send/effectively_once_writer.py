@@ -59,7 +59,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         self._digits = task_digits((batch.writer_id, batch.batch_id, attempt.task))
         self._stored = StoredRows(self._digits)
         self._part = Part(writer_name(batch.writer_id), 0)
-        # The offset after each queue's last acknowledged send batch, or else its first end.
+        # The offset after each queue's last acknowledged send batch, or else its end at the start.
         self._ends: dict[MessageQueue, int] = {}
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
@@ -91,7 +91,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         return msgspec.json.encode(self._part)
 
     def _begin(self, topic: str, queues: WriteQueues) -> None:
-        """Stores a marker, and looks for rows that attempts with earlier ones have stored."""
+        """Stores a marker, and finds the rows that attempts with earlier markers have stored."""
         ends = self._ends_of(
             [MessageQueue(name, i, topic) for name, n in queues.nums.items() for i in range(n)]
         )
@@ -133,7 +133,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         self._ends[queue] = result.queue_offset + send_batch.count
 
     def _is_stored(self, queue: MessageQueue, send_batch: SendBatch, /) -> bool:
-        """True if a send batch without an answer was stored. Raises other errors."""
+        """True if a send batch without an answer was stored. Raises as `ClusterAccess.records`."""
         end = max_offset(self._reach.cluster, queue).answer()
         clock.sleep_ms(QUEUED_SENDS_MS)
         end = max(end, max_offset(self._reach.cluster, queue).answer())
@@ -148,7 +148,7 @@ def writer_name(writer_id: str) -> str:
 
 
 def _earliest(markers: Iterable[Marker]) -> dict[MessageQueue, int]:
-    """Returns the earliest end of each queue when one of several attempts started."""
+    """Returns the lowest end of each queue in the markers of one topic."""
     offsets: dict[MessageQueue, int] = {}
     for marker in markers:
         for name, ends in marker.offsets.items():

@@ -5,8 +5,8 @@
 A marker holds the ends of a topic's queues at the start of an attempt. All messages stored by that
 attempt come after them. The order in the one queue is the order of the attempts. The driver commits
 the offset of the batch's first marker at each commit, as a consumer offset (the note). Spark runs a
-committed batch again if the driver ends before Spark's own commit. A broker keeps a note in memory
-for 5 s. A lost note makes the search longer, but not wrong. Nothing else is kept.
+committed batch again if the driver ends before Spark's own commit. A broker saves consumer offsets
+every 5 s. A lost note makes the search longer, but not wrong. Nothing else is kept.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class ControlQueue:
         if len(names) != 1:
             raise BrokerError(
                 f"option controlTopic is {self._topic!r}, which is at {len(names)} brokers "
-                f"({', '.join(names)}), limit 1; a task must find the markers of earlier tasks: "
-                "create the topic at one broker only"
+                f"({', '.join(names)}), but must be at one; a task must find the markers of "
+                "earlier tasks: create the topic at one broker only"
             )
         return MessageQueue(names[0], 0, self._topic)
 
@@ -175,7 +175,8 @@ class ControlQueue:
                 update_consumer_offset(cluster, self._group, queue, begin).answer()
         except (ConnectionFailedError, BrokerError) as error:
             logger.warning(
-                "the start offset for the next batch was not stored, it searches more of %s: %s",
+                "the offset at which the next batch starts to search control topic %s was not "
+                "stored; that batch will read more of the topic: %s",
                 self._topic,
                 error,
             )

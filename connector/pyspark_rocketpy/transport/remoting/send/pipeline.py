@@ -7,8 +7,8 @@ takes at once.
 
 A send batch with a retriable error is sent again after a while, to the same queue. A movable one
 goes to another broker's queue if its own broker does not answer. A send batch without an answer may
-be stored: its messages then come twice. Nothing is kept that a crash could lose; unacknowledged
-messages may or may not be stored.
+be stored: with at-least-once delivery, its messages then come twice. Nothing is kept that a crash
+could lose; unacknowledged messages may or may not be stored.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class SendPipeline:
         now_ms = clock.monotonic_ms()
         resumed = [sender.resume_ms for sender in self._paused]
         if not self._in_flight:
-            # The check may have found the send batch in doubt.
+            # A sender is ready if its send batch in doubt was found stored.
             if not self._ready and resumed:
                 clock.sleep_ms(max(min(resumed) - now_ms, 0))
             return
@@ -210,8 +210,8 @@ class SendPipeline:
         self._warn_once(
             "again",
             f"a send to broker {sender.queue.broker_name} is repeated, and later sends may be "
-            "repeated; messages that the broker has stored nevertheless are stored twice: "
-            f"{error}",
+            "repeated; with delivery at-least-once, messages that the broker has stored "
+            f"nevertheless are stored twice: {error}",
         )
 
     def _other_queue(self, sender: _QueueSender, error: SendError) -> MessageQueue | None:

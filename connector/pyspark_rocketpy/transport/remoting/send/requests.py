@@ -20,7 +20,7 @@ from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode, 
 from rocketpy_proto.remoting.headers.offsets import GetMaxOffsetRequest
 from rocketpy_proto.remoting.headers.sends import SendMessageRequest, SendMessageResponse
 
-# The producer group of all sends. It has no transactions, so brokers never check any with it.
+# The producer group of all sends. It has no transactions, so brokers never send it a check.
 PRODUCER_GROUP = "rocketpy-sink"
 # The answer names an id for each message; see HEADER_BYTES_MAX of the connection.
 BATCH_MESSAGES_MAX = 10_000
@@ -76,7 +76,7 @@ def send(
         queue.queue_id,
         clock.now_ms(),
         flag=send_batch.flag,
-        # A broker adds the properties of a batch to each message, in place of its own.
+        # A broker appends the properties of a batch to the properties of each message. They win.
         properties=send_batch.properties or "",
         is_batch=is_batch,
         broker_name=queue.broker_name,
@@ -98,9 +98,10 @@ def _sent(code: RequestCode, peer: Peer, answer: RemotingCommand) -> SendResult:
 
 
 def broker_version(cluster: Cluster, topic: str, broker_name: str) -> Call[int]:
-    """Returns the number of a master's RocketMQ version, 413 for 5.0.0, which every answer has.
+    """Returns the number of a master's RocketMQ version, such as 413 for 5.0.0.
 
-    The request is for a queue's end: a client with permission to write a topic may make it.
+    Every answer has it. The request is for a queue's end, which a client that may write the topic
+    may query.
     """
     header = GetMaxOffsetRequest(topic, 0, broker_name=broker_name)
     request = Request(RequestCode.GET_MAX_OFFSET, _version, header)
