@@ -21,6 +21,8 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 # In a binary header an empty text is null.
 FILLED_TEXTS = TEXTS.filter(bool)
+# An object with this key is a reference of fastjson's.
+KEYS = TEXTS.filter(lambda text: text != "$ref")
 
 COMMANDS = st.builds(
     RemotingCommand,
@@ -60,7 +62,8 @@ def _values(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
         case msgspec.inspect.TupleType(item_types=types):
             strategy = st.tuples(*map(_values, types))
         case msgspec.inspect.DictType(key_type=key, value_type=value):
-            strategy = st.dictionaries(_values(key), _values(value), max_size=2)
+            keys = KEYS if isinstance(key, msgspec.inspect.StrType) else _values(key)
+            strategy = st.dictionaries(keys, _values(value), max_size=2)
         case _:
             strategy = _PLAIN[type(info)]
     return strategy
@@ -71,7 +74,7 @@ def _field(field: msgspec.inspect.Field, hint: object) -> st.SearchStrategy[Any]
         queues = st.builds(MessageQueue, TEXTS, INT32, TEXTS)
         return st.dictionaries(queues, values_of(get_args(hint)[0]), max_size=3).map(QueueTable)
     if get_origin(hint) is dict and get_origin(get_args(hint)[1]) is QueueTable:
-        return st.dictionaries(TEXTS, _field(field, get_args(hint)[1]), max_size=2)
+        return st.dictionaries(KEYS, _field(field, get_args(hint)[1]), max_size=2)
     return _values(field.type)
 
 
