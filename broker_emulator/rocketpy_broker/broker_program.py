@@ -69,10 +69,11 @@ def run(
     """Runs a broker until SIGTERM, SIGINT or SIGHUP; without `data` its store is temporary.
 
     `token` is that of a LocalBroker's temporary store. A broker with a `parent_pid` is ephemeral:
-    it also ends with this process or its input, and prints its addresses alone.
+    it also ends when that process ends, or when a pipe that is its input ends. It prints only its
+    addresses.
     """
     for number in _stop_signals():
-        # Until the loop handles it: a temporary store is removed.
+        # Until the event loop handles signals, an exit removes a temporary store.
         signal.signal(number, lambda given, _: sys.exit(128 + given))
     logging.basicConfig(format=LOG_FORMAT, level=log_level.upper())
     process_tuning.tune()
@@ -84,7 +85,7 @@ def run(
 
 
 def _stop_signals() -> list[signal.Signals]:
-    """Returns the signals that stop a broker. `nohup` ignores SIGHUP, the end of a terminal."""
+    """Returns the signals that stop a broker: SIGHUP is one, unless `nohup` ignores it."""
     numbers = [signal.SIGTERM, signal.SIGINT]
     is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return numbers if is_ignored else [*numbers, signal.SIGHUP]
@@ -94,7 +95,8 @@ def _stop_signals() -> list[signal.Signals]:
 def _store_directory(data: Path | None, token: str | None) -> Iterator[Path]:
     """Yields the store's directory and removes a temporary one at the end.
 
-    A LocalBroker's is removed only if standard input has ended, so its program has.
+    A LocalBroker's directory is removed only if standard input has ended: then the program that
+    started the broker has ended.
     """
     if data is None:
         with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
@@ -131,7 +133,7 @@ async def _run(config: BrokerConfig, parent_pid: int | None, *, stop_at_eof: boo
     print_ready = _print_addresses if is_ephemeral else _print_ready
     ready.add_done_callback(lambda done: print_ready(config, done.result()))
     broker = Broker(config)
-    if not broker.services.hooks:  # Only a hook may need pandas' objects in Arrow.
+    if not broker.services.hooks:  # Only a hook may pass pandas objects to Arrow.
         leave_pandas_out()
     await broker.serve_until(stopped, ready)
     while (promoted := broker.promoted) is not None and not stopped.is_set():
@@ -145,7 +147,7 @@ def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> Non
     try:
         loop.add_reader(sys.stdin, lambda: _stop_at_end_of_input(loop, stopped))
     except PermissionError:
-        # The input is a file or /dev/null, so its end is reached.
+        # The input is a file or /dev/null. The event loop cannot watch it; it counts as ended.
         stopped.set()
 
 

@@ -2,8 +2,8 @@
 
 The commands' `--json` and the HTTP API show it. A key is the field's name in camel case; `KEYS` has
 the exceptions. A time is a text in UTC under its name without the unit. All fields are present: an
-unset field, an unknown time and the enums' UNSPECIFIED are null. Statuses and records are left out,
-since their readers have other forms.
+unset field, an unknown time and the enums' UNSPECIFIED are null. Statuses and records are left out:
+commands and API show them in other forms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KEYS: Mapping[str, str] = {
 }
 # Times whose name does not end with `timestamp_ms`.
 _TIMES = frozenset({"Connection.last_update_ms", "Registration.last_update_ms"})
-# Numbers that are unknown below 0.
+# Numbers that are unknown, or without a limit, if they are below 0.
 _UNKNOWN_BELOW_0 = frozenset(
     {
         "GroupHistory.lag",
@@ -69,7 +69,7 @@ def json_of(message: Message) -> dict[str, object]:
     return {field.key: field.value(message) for field in fields_of(type(message))}
 
 
-# By the name of a type of messages; the contract has few.
+# Fields by the name of a message type. The contract has few types, so all are kept.
 _known: dict[str, tuple[JsonField, ...]] = {}
 
 

@@ -12,7 +12,7 @@
     │   ├── TooManyJobsError          too many jobs stage batches
     │   ├── StagedIllegalError        an attempt that differs from the staged one
     │   ├── UnconfirmedError          stored, but not confirmed in time
-    │   │   └── FlushTimeoutError     not by the disk
+    │   │   └── FlushTimeoutError     stored, but not on disk in time
     │   ├── TimerRefusedError         messages with a delivery time are refused
     │   ├── LogOffsetError            an offset outside the log
     │   └── RecordIllegalError        an invalid block
@@ -30,15 +30,17 @@
     ├── RecallIllegalError            a handle of no message that can be recalled
     ├── PermissionDeniedError         a topic or queue without the permission
     ├── TransactionEndError           a transaction that cannot be ended as requested
+    ├── SendBackError                 a message that was not sent back, or not confirmed
     ├── ParameterIllegalError         any other illegal value of a request
     │   └── ParameterConflictError    a value that does not go with another one
     ├── ClientsFullError              a limit of clients, groups or locks is reached
     ├── AnswerTooLargeError           an answer that no frame holds
     ├── NoConsumerError               a consumer group without clients
     ├── NoticesEndedError             a stream of notices that the broker ends
-    └── ConfigFileError               an unreadable configuration file
+    ├── ConfigFileError               an unreadable configuration file
+    └── AccessDeniedError             a wrong signature, or a user without the permission
 
-The text of an error names the wrong value and the remedy.
+Other modules add errors of their own. The text of an error names the wrong value and the remedy.
 """
 
 from __future__ import annotations
@@ -144,7 +146,7 @@ class StagedIllegalError(StoreError):
 
 
 class UnconfirmedError(StoreError):
-    """The block is stored, but not confirmed in time; that may still happen."""
+    """The block is stored, but not confirmed in time; it may be confirmed later."""
 
 
 class FlushTimeoutError(UnconfirmedError):
@@ -153,7 +155,7 @@ class FlushTimeoutError(UnconfirmedError):
     code = ResponseCode.FLUSH_DISK_TIMEOUT
 
     def __init__(self, timeout_ms: int) -> None:
-        super().__init__(f"stored, but the disk did not confirm it within {timeout_ms} ms")
+        super().__init__(f"stored, but the disk did not confirm the block within {timeout_ms} ms")
         self.timeout_ms = timeout_ms
 
 
@@ -255,7 +257,7 @@ class FilterDataNotExistError(BrokerError):
 
 
 class OffsetNotFoundError(BrokerError):
-    """The group has no committed offset in the queue, and 0 may not be its start offset."""
+    """The group has no committed offset in the queue, and 0 may not replace it."""
 
     code = ResponseCode.QUERY_NOT_FOUND
 
@@ -378,10 +380,10 @@ class NoticesEndedError(BrokerError):
 
 
 class ConfigFileError(BrokerError):
-    """A configuration file that cannot be read, nor its backup, if it has one."""
+    """A configuration file cannot be read, and neither can its backup, if it has one."""
 
     def __init__(self, path: Path, reason: str, way_out: str | None = None) -> None:
-        """Takes in `way_out` an advice for a file without a backup."""
+        """Takes in `way_out`: the remedy for a file without a backup."""
         kept = f"{path} and its backup" if way_out is None else str(path)
         advice = way_out or "repair the file, or move both away to start with defaults"
         super().__init__(f"{kept} cannot be read ({reason}); {advice}")

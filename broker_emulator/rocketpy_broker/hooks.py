@@ -3,8 +3,8 @@
 A package registers a hook as an entry point of the group `rocketpy_broker.hooks`. The entry point
 is a class, or a function without parameters, that returns a `Hook`. The broker calls hooks in the
 order of their entry points' names, on its event loop. So a hook must return at once and leave slow
-work to a thread. An error of a hook is logged and counted, and changes nothing. Only
-`HookAbortError` from `before_send` refuses the send.
+work to a thread. An error of a hook is counted, and changes nothing. The log has a hook's first
+errors and a sample of the later ones. Only `HookAbortError` from `before_send` refuses the send.
 Source: docs/design/broker_behaviour.md section 1.8.
 """
 

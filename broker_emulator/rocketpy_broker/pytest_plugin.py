@@ -21,14 +21,14 @@ BROKER = "rocketpy_broker"
 
 
 class _InitialContents:
-    """The contents of a broker that no test has made."""
+    """The contents that a broker keeps after a test."""
 
     def __init__(self, broker: LocalBroker) -> None:
         self.broker = broker
         self.contents = self.found()
 
     def found(self) -> Contents:
-        """Returns the broker's contents; none of a broker that has ended."""
+        """Returns the broker's contents; a broker that has ended has none."""
         from rocketpy_broker import LocalBrokerError
         from rocketpy_broker.client.contents import Contents
 
@@ -45,7 +45,7 @@ _INITIAL = pytest.StashKey[_InitialContents]()
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, None]:
-    """Keeps the contents that fixtures of a wider scope than a test's create.
+    """Notes what fixtures of a wider scope than `function` create, so that it stays.
 
     A test may request such a fixture, and the broker, at any time.
     """

@@ -28,7 +28,7 @@ from rocketpy_broker.services.registration.service import RegistrationService
 from rocketpy_broker.services.registration.topics import RegisteredTopics
 
 logger = logging.getLogger(__name__)
-# RocketMQ's `fastListenPort`.
+# RocketMQ's `fastListenPort` is 2 below its `listenPort`.
 SLAVE_PORT_BELOW = 2
 
 
@@ -41,7 +41,7 @@ class RemotingPorts:
 
 
 class RemotingServers:
-    """The servers that a configuration asks for; started and stopped in order."""
+    """The servers that the configuration turns on."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class RemotingServers:
     async def start(self, scope: TaskScope, ha_port: int | None) -> RemotingPorts:
         """Starts the servers; returns their ports. Raises PortInUseError, ConfigFileError.
 
-        `ha_port` is the port for slaves that name servers get.
+        `ha_port` is the port for slaves, which the registration gives to name servers.
         """
         config, port, name_server_port = self._config, None, None
         if config.remoting_port is not None:
@@ -105,7 +105,10 @@ class RemotingServers:
     async def _start_for_slaves(self, scope: TaskScope, port: int) -> None:
         """Serves RocketMQ's slaves, which ask for topics at a port of their own."""
         if port < 1:
-            logger.warning("slaves of RocketMQ get no topics: --remoting-port is below 3")
+            logger.warning(
+                "slaves of RocketMQ get no topics: --remoting-port is %d; give a port of 3 or more",
+                port + SLAVE_PORT_BELOW,
+            )
             return
         server = self._remoting_server(ListenAddress(self._config.host, port, "--remoting-port"))
         try:

@@ -53,8 +53,9 @@ def print_table(
 class Column:
     """A column of a list: its key in JSON, its heading in the table, and its value of an entry.
 
-    An empty key or heading leaves it out there. Columns without keys have the contract's JSON.
-    `value` is an attribute's name or a function. `cell` turns the value into a cell of the table.
+    An empty key leaves the column out of JSON, an empty heading out of the table. If no column has
+    a key, an entry is a message of the contract and has its JSON. `value` is an attribute's name or
+    a function. `cell` turns the value into a cell of the table.
     """
 
     key: str
@@ -81,7 +82,7 @@ def row_of(columns: Columns, entry: Any) -> list[Cell]:
 
 
 def json_of(columns: Columns, entry: Any) -> dict[str, object]:
-    """Returns an entry as JSON; columns without keys are of a message of the contract."""
+    """Returns an entry as JSON. If no column has a key, it is a message of the contract."""
     found = {column.key: column.of(entry) for column in columns if column.key}
     return found or contract_json.json_of(entry)
 
@@ -151,7 +152,7 @@ def working(what: str) -> AbstractContextManager[object]:
 
 
 def print_columns(cells: Sequence[Cell]) -> None:
-    """Prints a line of a list without an end; its columns are not aligned."""
+    """Prints a line of a list whose later lines are unknown, so its columns are not aligned."""
     separator = "  " if sys.stdout.isatty() else "\t"
     typer.echo(separator.join(_cell(cell, groups_digits=False) for cell in cells))
 

@@ -37,7 +37,9 @@ def renewed(document: str) -> str:
     before, begin, rest = document.partition("<!-- commands begin -->")
     _, end, after = rest.partition("<!-- commands end -->")
     if not (begin and end):
-        raise ValueError("the document has no start or no end of commands")
+        raise ValueError(
+            "the document lacks a mark: add `<!-- commands begin -->` and `<!-- commands end -->`"
+        )
     return f"{before}{begin}\n\n{text()}\n\n{end}{after}"
 
 
@@ -183,7 +185,7 @@ def _escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Rewrites the lists in the document that the command line names."""
+    """Rewrites the list in the document that the command line names."""
     path = Path(sys.argv[1])
     path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -19,7 +19,7 @@ SLAVE = "SLAVE"
 
 
 def broker_info(connection: BrokerConnection) -> admin_pb2.GetBrokerInfoResponse:
-    """Returns version, names and limits. Raises UnreachableError, RefusedError."""
+    """Returns version, names and limits. Raises UnreachableError, CallFailedError, RefusedError."""
     answer: admin_pb2.GetBrokerInfoResponse = connection.ask(
         connection.admin.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest()
     )
@@ -44,7 +44,7 @@ def backup_store(connection: BrokerConnection) -> Iterator[admin_pb2.BackupStore
 def broker_status(connection: BrokerConnection) -> admin_pb2.GetBrokerStatusResponse:
     """Returns directories, disk space, counts of pending work, and connections.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     answer: admin_pb2.GetBrokerStatusResponse = connection.ask(
         connection.admin.GetBrokerStatus, admin_pb2.GetBrokerStatusRequest()
@@ -57,7 +57,8 @@ def promote(
 ) -> admin_pb2.PromoteResponse:
     """Makes a slave a master, with the role ASYNC_MASTER unless `role` is given.
 
-    With `force` also a slave that its master still serves. Raises UnreachableError, RefusedError.
+    `force` also promotes a slave that its master still serves.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     request = admin_pb2.PromoteRequest(force=force, broker_role=role)
     answer: admin_pb2.PromoteResponse = connection.ask(connection.admin.Promote, request)
@@ -81,7 +82,10 @@ def await_master(connection: BrokerConnection, seconds_max: float = MASTER_SECON
 
 
 def list_users(connection: BrokerConnection) -> list[admin_pb2.User]:
-    """Returns all users without their secret keys. Raises UnreachableError, RefusedError."""
+    """Returns all users without their secret keys.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     answer = connection.ask(connection.admin.ListUsers, admin_pb2.ListUsersRequest())
     return list(answer.users)
 
@@ -91,7 +95,7 @@ def update_user(
 ) -> admin_pb2.User:
     """Creates a user, or changes the fields that `user` has; returns it without its secret key.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     request = admin_pb2.UpdateUserRequest(user=user, create=create)
     changed: admin_pb2.User = connection.ask(connection.admin.UpdateUser, request).user
@@ -99,5 +103,5 @@ def update_user(
 
 
 def delete_user(connection: BrokerConnection, access_key: str) -> None:
-    """Removes a user. Raises UnreachableError, RefusedError."""
+    """Removes a user. Raises UnreachableError, CallFailedError, RefusedError."""
     connection.ask(connection.admin.DeleteUser, admin_pb2.DeleteUserRequest(access_key=access_key))

@@ -77,9 +77,10 @@ class BrokerConnection:
         names: TlsNames = _TLS_NAMES,
         seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> None:
-        """Takes a user and its secret key, for a broker with users, and TLS's names in errors.
+        """Takes a user and its secret key for a broker with users.
 
-        A request without a limit of its own may take `seconds_max`.
+        `names` are the names of the TLS options in errors. A request without a limit of its own may
+        take `seconds_max`.
         Raises ClientError for an endpoint or files that no connection can use.
         """
         check_endpoint(endpoint)
@@ -133,7 +134,10 @@ class BrokerConnection:
         request: Message,
         seconds_max: float | None = None,
     ) -> Any:
-        """Returns the broker's answer to a request. Raises UnreachableError, RefusedError."""
+        """Returns the broker's answer to a request.
+
+        Raises UnreachableError, CallFailedError, RefusedError.
+        """
         with self.faults():
             answer = method(request, timeout=seconds_max or self.seconds_max)
         raise_refusal(answer.status)
@@ -150,7 +154,7 @@ class BrokerConnection:
         """Yields the pages of a list; `place` is the request's field for the start of a page.
 
         `next_place` returns the start of the page after a page, or None after the last.
-        Raises UnreachableError, RefusedError, UnreadableError for a page that makes no progress.
+        Raises the errors of `ask`, and UnreadableError for a page that makes no progress.
         """
         while True:
             page = self.ask(method, request, seconds_max)
@@ -174,9 +178,10 @@ class BrokerConnection:
         name: str,
         seconds_max: float | None = None,
     ) -> Iterator[Any]:
-        """Yields the entries of a list by name; each page starts after the last name before it.
+        """Yields the entries of a list that is sorted by name.
 
-        `entries` is the field of a page, `name` the field of an entry. Raises as `pages`.
+        A page starts after the last name of the page before it. `entries` is the field of a page,
+        `name` the field of an entry. Raises as `pages`.
         """
 
         def next_place(page: Any) -> str | None:
@@ -198,7 +203,7 @@ class BrokerConnection:
             raise CallFailedError(self.endpoint, name, error.details() or "") from error
 
     def _reason(self, error: grpc.RpcError) -> str | None:
-        """Returns the fault of TLS after which no broker answers; None for other faults."""
+        """Returns the TLS fault because of which no broker answers; None for another fault."""
         # A time-out in plaintext has no reason in TLS.
         if self._tls is None and error.code() is not grpc.StatusCode.UNAVAILABLE:
             return None
@@ -208,7 +213,7 @@ class BrokerConnection:
     def limits(self) -> admin_pb2.GetBrokerInfoResponse:
         """The broker's limits in bytes, requested once.
 
-        Raises UnreachableError, RefusedError, UnreadableError.
+        Raises UnreachableError, CallFailedError, RefusedError, UnreadableError.
         """
         info: admin_pb2.GetBrokerInfoResponse = self.ask(
             self.admin.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest()

@@ -35,7 +35,10 @@ def heartbeat(
     consumers: Sequence[groups_pb2.ConsumerData] = (),
     producer_groups: Sequence[str] = (),
 ) -> None:
-    """Joins groups or renews memberships. Raises UnreachableError, RefusedError."""
+    """Joins groups or renews memberships.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     request = groups_pb2.HeartbeatRequest(
         client_id=client_id, producer_groups=producer_groups, consumers=consumers
     )
@@ -49,7 +52,10 @@ def unregister(
     consumer_group: str = "",
     producer_group: str = "",
 ) -> None:
-    """Leaves the named groups, or else all groups. Raises UnreachableError, RefusedError."""
+    """Leaves the named groups, or else all groups.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     request = groups_pb2.UnregisterRequest(
         client_id=client_id, consumer_group=consumer_group, producer_group=producer_group
     )
@@ -57,9 +63,9 @@ def unregister(
 
 
 def list_members(connection: BrokerConnection, group: str) -> list[str]:
-    """Returns the ids of a consumer group's clients, in order.
+    """Returns the sorted ids of a consumer group's clients.
 
-    Raises UnreachableError, and RefusedError also for a group without clients.
+    Raises UnreachableError, CallFailedError, and RefusedError also for a group without clients.
     """
     request = groups_pb2.ListMembersRequest(consumer_group=group)
     return list(connection.ask(connection.groups.ListMembers, request).client_ids)
@@ -68,7 +74,7 @@ def list_members(connection: BrokerConnection, group: str) -> list[str]:
 def list_connections(connection: BrokerConnection, group: str) -> groups_pb2.ConnectionsResponse:
     """Returns the consumers and producers of a group name, and the consumers' subscriptions.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     request = groups_pb2.ConnectionsRequest(consumer_group=group, producer_group=group)
     answer: groups_pb2.ConnectionsResponse = connection.ask(connection.groups.Connections, request)
@@ -83,7 +89,7 @@ def lock_queues(
 ) -> list[groups_pb2.LockedQueue]:
     """Locks queues for 60 seconds or renews the locks; returns the queues that the client holds.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     request = groups_pb2.LockQueuesRequest(consumer_group=group, client_id=client_id, queues=queues)
     return list(connection.ask(connection.groups.LockQueues, request).queues)
@@ -95,7 +101,7 @@ def unlock_queues(
     group: str,
     queues: Sequence[groups_pb2.LockedQueue],
 ) -> None:
-    """Releases locks of queues. Raises UnreachableError, RefusedError."""
+    """Releases locks of queues. Raises UnreachableError, CallFailedError, RefusedError."""
     request = groups_pb2.UnlockQueuesRequest(
         consumer_group=group, client_id=client_id, queues=queues
     )

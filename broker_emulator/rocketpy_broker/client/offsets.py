@@ -61,10 +61,10 @@ def query_bounds(
     known: Mapping[int, int] | None = None,
     wait_ms_max: int = 0,
 ) -> Sequence[broker_pb2.QueueOffsets]:
-    """Returns the bounds of a topic's queues, by queue id.
+    """Returns the bounds of a topic's queues, sorted by queue id.
 
     With `known` maximum offsets by queue id, the broker holds the call until one of them changes.
-    It holds the call for at most `wait_ms_max`. Raises UnreachableError, RefusedError.
+    It holds the call for at most `wait_ms_max`. Raises ClientError.
     """
     request = broker_pb2.QueryOffsetsRequest(
         topics=[topic],
@@ -78,7 +78,7 @@ def query_bounds(
 
 
 def query_lag(connection: BrokerConnection, topic: str, group: str) -> GroupLag:
-    """Returns the lag of `group` in `topic`. Raises UnreachableError, RefusedError."""
+    """Returns the lag of `group` in `topic`. Raises ClientError."""
     request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
     response = _query(connection, request)
     queues = tuple(
@@ -101,7 +101,7 @@ def offsets_at(
     """Returns the offset of each queue's first message that was stored at `time` or later.
 
     For a queue without such a message it is the maximum offset.
-    Raises UnreachableError, RefusedError.
+    Raises ClientError.
     """
     found: dict[int, int] = {}
     while len(found) < len(queue_ids):
@@ -114,15 +114,15 @@ def offsets_at(
         )
         answers = connection.ask(connection.broker.SearchOffsets, request).offsets
         if not answers:
-            raise UnreadableError(f"the search for offsets of topic {topic!r} failed")
+            raise UnreadableError(f"the broker found no offset in topic {topic!r}. Search again")
         found |= {queue_id: each.offset for queue_id, each in zip(asked, answers, strict=False)}
     return found
 
 
 def topic_groups(connection: BrokerConnection, topic: str) -> Iterator[str]:
-    """Yields the groups with committed offsets in `topic`, by name.
+    """Yields the groups with committed offsets in `topic`, sorted by name.
 
-    Raises UnreachableError, RefusedError.
+    Raises ClientError.
     """
 
     def next_place(page: admin_pb2.ListTopicGroupsResponse) -> str | None:

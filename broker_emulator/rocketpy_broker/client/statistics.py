@@ -48,9 +48,9 @@ def list_statistics(
     group: str = "",
     include_system: bool = False,
 ) -> list[Statistic]:
-    """Returns statistics by key and name; empty `names`, `topic` and `group` mean all.
+    """Returns statistics sorted by key and name; empty `names`, `topic` and `group` mean all.
 
-    Raises UnreachableError, RefusedError.
+    Raises ClientError.
     """
     request = admin_pb2.GetStatisticsRequest(
         names=names, topic=topic, consumer_group=group, include_system=include_system
@@ -65,7 +65,7 @@ def list_statistics(
 def store_statistics(
     connection: BrokerConnection, *, include_system: bool = False
 ) -> admin_pb2.GetStoreStatisticsResponse:
-    """Returns the store's counters with all topics. Raises UnreachableError, RefusedError."""
+    """Returns the store's counters with all topics. Raises ClientError."""
 
     def next_place(page: admin_pb2.GetStoreStatisticsResponse) -> str | None:
         return last_name([each.topic for each in page.topics], has_more=page.has_more_topics)
@@ -83,7 +83,7 @@ def store_statistics(
 def store_counters(connection: BrokerConnection) -> admin_pb2.GetStoreStatisticsResponse:
     """Returns the store's counters with the first page of topics.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     answer: admin_pb2.GetStoreStatisticsResponse = connection.ask(
         connection.admin.GetStoreStatistics, admin_pb2.GetStoreStatisticsRequest()

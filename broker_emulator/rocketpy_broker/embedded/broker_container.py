@@ -53,7 +53,7 @@ class BrokerContainer(DockerContainer):
         return self._address(HTTP_PORT)
 
     def connect(self) -> BrokerClient:
-        """Returns a client of the broker; closing it is the caller's. Raises UnreachableError."""
+        """Returns a client of the broker; the caller closes it. Raises UnreachableError."""
         return connect(self.endpoint)
 
     def _configure(self) -> None:

@@ -15,7 +15,7 @@ from rocketpy_broker.embedded.process import LocalBrokerError
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.time_format import EPOCH
 
-# A broker that does not answer in this time is ended without its lead.
+# The limit for reading the lead of a broker that is about to end; then the earlier lead is kept.
 LEAD_SECONDS_MAX = 30.0
 
 

@@ -24,7 +24,7 @@ PARENT_SECONDS = 0.5
 
 
 def is_input_pipe() -> bool:
-    """True if standard input is a pipe or a socket, whose end is that of a program."""
+    """True if standard input is a pipe or a socket, which ends with the other program."""
     mode = os.fstat(sys.stdin.fileno()).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 

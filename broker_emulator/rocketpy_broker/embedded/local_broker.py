@@ -51,7 +51,7 @@ __all__ = ["BrokerUser", "LocalBroker", "LocalBrokerError", "LocalTls"]
 ADMIN = "admin"
 Choice = TypeVar("Choice", bound=Enum)
 LOG_NAME = "broker.log"
-# The limit of a client's call, too; RocketMQ's default is 5 s.
+# RocketMQ's default is 5 s.
 SYNC_FLUSH_TIMEOUT_MS = 60_000
 
 
@@ -96,9 +96,9 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
       1, 2 and so on. The default is RocketMQ's 18 levels.
     - `broker_role`: `ASYNC_MASTER` (default), `SYNC_MASTER` or `SLAVE`. A slave copies `master`,
       the `remoting_endpoint` of a LocalBroker with `ha_port`, and serves reads alone. Each slave
-      of a master needs another `broker_id`, by default 1.
+      of a master needs a different `broker_id`; the default is 1.
     - `ha_port`: the port where slaves get the log; 0 takes a free one, which a restart keeps.
-    - `in_sync_replicas`: of a `SYNC_MASTER`, the brokers, itself included, that have a message
+    - `in_sync_replicas`: the number of brokers, this `SYNC_MASTER` included, that have a message
       before it is acknowledged.
     - `users`: `BrokerUser`s, one of them with the role `admin`, which the methods of this class
       use. Every other client must sign its requests. Without users the broker serves all clients.
@@ -383,7 +383,11 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
         }
 
     def stop(self) -> None:
-        """Stops the broker cleanly with SIGTERM, within 15 s; `start` reuses the store."""
+        """Stops the broker cleanly with SIGTERM; `start` reuses the store.
+
+        The time limit is 15 s on an idle machine. After it, the call kills the broker and raises
+        LocalBrokerError.
+        """
         process = self._ending()
         if process is not None:
             process.stop()
@@ -508,7 +512,7 @@ def _users_of(users: object) -> tuple[BrokerUser, ...]:
     given = tuple(users) if isinstance(users, Iterable) else (users,)
     for each in given:
         if not isinstance(each, BrokerUser):
-            raise ParameterIllegalError("users", each, "BrokerUsers")
+            raise ParameterIllegalError("users", each, "a list of BrokerUser")
     return given
 
 

@@ -12,14 +12,14 @@ from rocketpy_proto.texts import PORT_MAX
 
 
 def check_ports(ports: Mapping[str, object]) -> None:
-    """Raises ParameterIllegalError for a port that is no number of a port; None is accepted."""
+    """Raises ParameterIllegalError for a port outside 0 to PORT_MAX; None is accepted."""
     for name, port in ports.items():
         if port is not None and not (is_whole(port) and port in range(PORT_MAX + 1)):
             raise ParameterIllegalError(name, port, f"0 to {PORT_MAX}")
 
 
 def check_numbers(start_seconds_max: object, commit_log_segment_bytes: object) -> None:
-    """Raises ParameterIllegalError for a value of a wrong type, and for a start without time."""
+    """Raises ParameterIllegalError for a value of a wrong type, and for a negative time."""
     if not (isinstance(start_seconds_max, int | float) and start_seconds_max >= 0):
         raise ParameterIllegalError("start_seconds_max", start_seconds_max, "a number, 0 or more")
     if not (commit_log_segment_bytes is None or is_whole(commit_log_segment_bytes)):
@@ -61,6 +61,6 @@ def absolute(name: str, path: object) -> Path:
         return Path(path).absolute()
     except OSError as error:
         raise LocalBrokerError(
-            f"{name} is relative: {path}. The program's own directory cannot be "
-            f"read ({error}); give an absolute path"
+            f"{name} is relative: {path}. The working directory cannot be read ({error}); give an "
+            "absolute path"
         ) from error

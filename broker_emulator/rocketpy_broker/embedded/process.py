@@ -43,7 +43,7 @@ class LocalTls:
     """TLS of a LocalBroker; files are in PEM form.
 
     Without `certificate` and `key` the broker makes a self-signed pair. `ca` verifies the
-    certificate. With `client_ca`, each client that uses TLS needs a certificate of it.
+    certificate. With `client_ca`, each client that uses TLS needs a certificate that it signed.
     """
 
     certificate: Path | None = None
@@ -122,7 +122,7 @@ class ReservedPort:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind(("127.0.0.1", 0))
         except OSError as error:
-            raise LocalBrokerError(f"the broker gets no free port: {error}") from error
+            raise LocalBrokerError(f"no port can be reserved for the broker: {error}") from error
         self.number: int = self._socket.getsockname()[1]
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class ReservedPort:
 
 
 class BrokerProcess:
-    """A running broker."""
+    """The process of a broker, from its start to its end."""
 
     def __init__(self, command: Sequence[str], log_path: Path, times: StartTimes) -> None:
         """Starts the process and waits until it serves.
@@ -271,12 +271,12 @@ def processor_seconds(pid: int) -> float:
 _running: WeakSet[BrokerProcess] = WeakSet()
 
 
-def _wake_all() -> None:
+def _release_all() -> None:
     for process in list(_running):
         process.release()
 
 
-os.register_at_fork(after_in_child=_wake_all)
+os.register_at_fork(after_in_child=_release_all)
 
 
 def broker_command(settings: Mapping[str, object]) -> list[str]:

@@ -66,7 +66,7 @@ def origin_topic(letter: Message) -> str | None:
 
 
 def topic_of_copy(letter: Message, group: str) -> str:
-    """Returns the topic for a dead letter: of its first send, or else the group's retry topic."""
+    """Returns the topic of a dead letter's first send, or else the group's retry topic."""
     return origin_topic(letter) or retry_topic(group)
 
 

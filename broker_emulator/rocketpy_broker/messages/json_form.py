@@ -10,7 +10,7 @@ from rocketpy_broker.runtime.time_format import time_text
 
 # Characters that a text may have although they are not printable.
 _SPACES = str.maketrans("", "", "\n\r\t")
-# Characters of one check; a longer one would hold Python's lock for milliseconds.
+# Characters of one check; a longer one would hold the GIL for milliseconds.
 _STEP = 100_000
 
 

@@ -1,4 +1,4 @@
-"""Errors of the name server, which answers their codes and texts."""
+"""Errors of the name server, which answers with their codes and texts."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from rocketpy_broker.nameserver.entry_bytes import EntryBytes, size_of
 from rocketpy_broker.store.files import durable
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-# Each change encodes all keys, and so does the answer to a registration.
+# Each change encodes all keys. A registration's answer encodes the keys of ordered topics.
 BYTES_MAX = 8 << 20
 TABLE = "configTable"
 

@@ -24,7 +24,7 @@ from rocketpy_proto.remoting.headers.cluster import (
 )
 
 logger = logging.getLogger(__name__)
-# The length of any host and port.
+# No host and port is longer.
 ADDRESS_CHARACTERS_MAX = 300
 
 
@@ -92,8 +92,8 @@ class OwnBroker:
         is_named = is_id and len(address) <= ADDRESS_CHARACTERS_MAX
         if not is_named or header.cluster_name != identity.cluster_name:
             raise RegistrationError(
-                f"another broker {identity.broker_name} needs an id from 0 to {SLAVES_MAX}, the "
-                f"cluster {identity.cluster_name}, and an address of at most "
+                f"another broker named {identity.broker_name} needs an id from 0 to {SLAVES_MAX}, "
+                f"the cluster {identity.cluster_name}, and an address of at most "
                 f"{ADDRESS_CHARACTERS_MAX} characters"
             )
 

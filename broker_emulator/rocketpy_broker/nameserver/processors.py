@@ -44,9 +44,9 @@ from rocketpy_proto.remoting.headers.cluster import (
 STANDARD_JSON_VERSION = 401
 # A larger body is decoded in a thread, and so is a compressed one.
 LARGE_BODY_BYTES = 65_536
-# More names take more than some ms to encode.
+# A thread encodes more names: that takes more than some milliseconds.
 SLOT_TOPICS = 20_000
-# The queues of a topic: more than all brokers have.
+# The limit for a topic's queues in a request; the queues at all brokers take less.
 QUEUES_BYTES_MAX = 1 << 20
 
 
@@ -61,7 +61,7 @@ class NameServerProcessors:
         *,
         is_order_served: bool,
     ) -> None:
-        """Takes in `is_order_served`: routes have the configuration of ordered topics."""
+        """Takes in `is_order_served`: True adds the configuration of ordered topics to routes."""
         self._own = own
         self._routes = routes
         self._kv_config = kv_config
@@ -100,7 +100,7 @@ class NameServerProcessors:
         else:
             topics = await asyncio.to_thread(_topics_in, request)
         if not request.connection.is_open:
-            raise RegistrationError("the connection has ended")
+            raise RegistrationError("the connection ended before the registration; register again")
         found = await in_steps(self._routes.register(request.header, topics, request.connection))
         if self._own is not None:
             found = self._own.answered(request.header, request.connection) or found
@@ -228,9 +228,10 @@ def _topics_in(request: Request) -> TopicConfigTable | None:
 async def _listed(
     request: Request, names: Sequence[str], address: str | None = None
 ) -> RemotingCommand:
-    """Returns an answer with names; many take a slot, and a thread encodes the most.
+    """Returns an answer with names.
 
-    Several such threads would share Python's lock with the event loop, to the harm of all calls.
+    More than STEP_TOPICS names take a scheduler slot; a thread encodes more than SLOT_TOPICS. It
+    does not encode shorter lists: many threads would keep the GIL from the event loop.
     """
     topics = TopicList(tuple(names), address)
     if sum(map(len, names)) > FRAME_BYTES_MAX:

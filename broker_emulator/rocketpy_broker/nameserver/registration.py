@@ -37,13 +37,13 @@ class BrokerRegistration:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts, which have any length."""
+        """The texts of the registration, each of any length."""
         own = self.request
         return own.broker_name, own.cluster_name, own.broker_addr, own.ha_server_addr
 
     @property
     def end_ms(self) -> float:
-        """The time from which on it is silent for too long."""
+        """The monotonic time until which the broker must register again."""
         if self.connection is None:
             return float("inf")
         given_ms = self.request.heartbeat_timeout_ms or EXPIRY_MS
@@ -58,7 +58,7 @@ class BrokerGroup:
     is_acting_master_enabled: bool = False
     members: dict[int, BrokerRegistration] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
-    # Of static topics: JSON as received.
+    # JSON of the queue mappings of static topics.
     mappings: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -74,7 +74,7 @@ class BrokerGroup:
 class RegistrationLog:
     """The log of registrations and their ends, LINES_MAX lines for each address and minute.
 
-    That is for each kind of line, so that none withholds another kind.
+    Starts, ends and takeovers have a limit each, so that none withholds lines of another kind.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -84,7 +84,10 @@ class RegistrationLog:
     def begun(
         self, new: BrokerRegistration, last: BrokerRegistration | None, cluster: str | None
     ) -> None:
-        """Logs a broker's place in the table; its name was of `cluster`, None for a new name."""
+        """Logs a new or changed registration.
+
+        `cluster` is the cluster of the broker's name until now; None for a new name.
+        """
         request, connection = new.request, new.connection
         if cluster is None:
             self._log(self._starts, logging.INFO, request, connection, "first registration")

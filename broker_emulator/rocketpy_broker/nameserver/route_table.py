@@ -44,8 +44,8 @@ from rocketpy_proto.remoting.headers.cluster import (
 MASTER_ID = 0
 # Topics of one step: about a millisecond.
 STEP_TOPICS = 500
-# The bytes of all brokers: some 1,300, since the answer about a cluster names all of them. The
-# bytes of topics: some 900,000; a topic at two brokers counts twice.
+# BROKER_BYTES_MAX is enough for 1,300 brokers; the answer with a cluster names all of them.
+# TOPIC_BYTES_MAX is enough for 900,000 topics; a topic at two brokers counts twice.
 BROKER_BYTES_MAX, TOPIC_BYTES_MAX, MAPPING_BYTES_MAX = 1 << 20, 512 << 20, 256 << 10
 
 
@@ -107,7 +107,7 @@ class RouteTable:
                 self._remove(name, other)
         if self._has_topics(request, broker):
             yield from self._store(name, broker, topics, is_changed=is_changed)
-        # After the topics: an interrupted registration is changed at its repetition.
+        # Set after the topics: after an interruption, the next registration counts as changed.
         registration.data_version = version
         return self._master_of(request, broker)
 
@@ -141,7 +141,10 @@ class RouteTable:
 
     @staticmethod
     def _has_topics(request: RegisterBrokerRequest, broker: BrokerGroup) -> bool:
-        """True if the registration's topics count: a master's, or the first slave's alone."""
+        """True if the registration's topics count.
+
+        A master's topics count. Without a master, the topics of the slave with the lowest id count.
+        """
         if request.broker_id == MASTER_ID:
             return True
         if MASTER_ID in broker.members:
@@ -185,7 +188,7 @@ class RouteTable:
         return RegisterBrokerResponse(master.request.ha_server_addr, master.address)
 
     def unregister(self, request: BrokerRequest, connection: RemotingConnection) -> None:
-        """Removes a broker, and with the last one of its name its queues."""
+        """Removes a broker, and the queues of its name if no other broker has the name."""
         known = self._known(request)
         if known is not None:
             self._log.unregistered(known, request, connection)
@@ -202,7 +205,7 @@ class RouteTable:
             self._remove(name, broker_id, "its connection has ended")
 
     def remove_expired(self) -> None:
-        """Removes brokers without a registration in their time."""
+        """Removes brokers that have not registered again in time."""
         now_ms = self._clock.monotonic_ms()
         for name, broker in [*self._brokers.items()]:
             for broker_id, known in [*broker.members.items()]:
@@ -232,7 +235,7 @@ class RouteTable:
             del self._clusters[cluster]
 
     def drop_removed(self) -> Generator[None, None, None]:
-        """Drops the queues of removed brokers; routes show them no more."""
+        """Drops the queues of removed brokers, which routes already leave out."""
         while self._removed:
             name, topics = self._removed[0]
             for _ in range(min(STEP_TOPICS, len(topics))):
@@ -252,7 +255,7 @@ class RouteTable:
             self._topics.pop(topic, None)
 
     def data_version(self, request: BrokerRequest) -> DataVersion | None:
-        """Returns the version that a broker has registered; a query counts as a sign of life."""
+        """Returns the version that a broker has registered; a query counts as a heartbeat."""
         known = self._known(request)
         if known is None:
             return None
@@ -286,7 +289,7 @@ class RouteTable:
                 self._put(topic, each)
 
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        """Deletes a topic, at the brokers of one cluster if it is named."""
+        """Deletes a topic at all brokers, or at the brokers of `cluster` if it is named."""
         for name in [*self._topics.get(topic, {})]:
             if not cluster or name in self._clusters.get(cluster, ()):
                 self.remove_topic(name, topic)

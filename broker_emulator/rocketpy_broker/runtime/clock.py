@@ -75,7 +75,7 @@ async def within(clock: Clock, limit_ms: float, work: Coroutine[object, object, 
 
 
 def pause(seconds: float) -> None:
-    """Blocks the calling thread for `seconds`; another thread gets the interpreter lock."""
+    """Blocks the calling thread for `seconds`; another thread may take the GIL."""
     time.sleep(seconds)
 
 

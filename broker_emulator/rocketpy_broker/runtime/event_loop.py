@@ -33,7 +33,7 @@ class BrokerEventLoop(asyncio.SelectorEventLoop):
 
 
 def _once_for_all(wake_ups: socket.socket, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns `callback` with a read before it that leaves one byte: `callback` reads one."""
+    """Returns a function that reads all bytes but one, then calls `callback`, which reads it."""
 
     def call_back(*args: Any) -> None:
         count = len(wake_ups.recv(WAKE_UPS_MAX, socket.MSG_PEEK))

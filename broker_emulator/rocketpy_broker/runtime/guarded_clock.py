@@ -64,7 +64,11 @@ class GuardedClock:
             if self._ahead.read(now_ms, monotonic_ms) < CONFIRM_MS:
                 self._log_ahead(now_ms, ahead_ms)
                 return round(accepted_ms + monotonic_ms)
-            logger.warning("the broker accepts a clock reading: %d, %d ms later", now_ms, ahead_ms)
+            logger.warning(
+                "the broker accepts the clock reading %d ms since 1970, %d ms ahead",
+                now_ms,
+                ahead_ms,
+            )
         self._ahead.forget()
         self._step_ms = step_ms
         return now_ms
@@ -72,8 +76,8 @@ class GuardedClock:
     def _log_ahead(self, now_ms: int, ahead_ms: float) -> None:
         if self._log_throttle.may_log():
             logger.warning(
-                "the clock reads %d, %d ms ahead of its earlier readings; the broker accepts "
-                "this after %d ms",
+                "the clock reads %d ms since 1970, %d ms ahead of its earlier readings; the broker "
+                "accepts this after %d ms. Check the machine's clock",
                 now_ms,
                 ahead_ms,
                 CONFIRM_MS,

@@ -29,7 +29,7 @@ READY_PREFIX = "rocketpy broker ready on "
 
 
 def raise_descriptor_limit() -> None:
-    """Raises the descriptor limit to the hard limit: each file of the store takes two."""
+    """Raises the descriptor limit to the hard limit: a file of the store takes two descriptors."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

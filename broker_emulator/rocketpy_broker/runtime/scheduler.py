@@ -3,15 +3,15 @@
 Small calls take no slot: they are answered as they come. A task splits work of more than a few
 milliseconds into steps and takes a slot before each step. The scheduler grants one slot, lets the
 loop handle other events PASSES times, and then grants the next slot. So small calls wait for at
-most one scheduler slot of bulk work; bulk work is never starved. Limit: the
-loop is never busy for more than 20 ms.
+most one slot of bulk work, and bulk work is never starved. Limit: the loop is never busy for more
+than 20 ms.
 
 Slots go round by connection and kind: a connection gets no more slots by more requests. A slot ends
 with its step and holds nothing, so a cancelled caller or a lost client needs no cleanup.
 
-Calls may wait for work on a thread, such as a flush. The scheduler then releases Python's lock for
-a moment before each step. The thread needs the lock when it returns from the disk. Every brief
-release of the lock, such as a poll for events, wakes it without need and restarts its wait. With
+Calls may wait for work on a thread, such as a flush. The scheduler then releases the GIL for a
+moment before each step. The thread needs the GIL when it returns from the disk. Every brief
+release of the GIL, such as a poll for events, wakes it without need and restarts its wait. With
 short steps it would wait for tens of milliseconds, at any switch interval.
 
 There is one scheduler for each event loop, because the loop's time is shared.
@@ -32,7 +32,7 @@ from rocketpy_broker.runtime.clock import pause
 connection: ContextVar[str] = ContextVar("connection", default="")
 # Passes of the event loop between two slots.
 PASSES = 4
-# Longer than a thread that waits for Python's lock takes to wake.
+# Longer than a thread that waits for the GIL takes to wake.
 HANDOVER_SECONDS = 0.00005
 
 

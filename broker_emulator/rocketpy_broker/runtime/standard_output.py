@@ -15,7 +15,7 @@ def drop() -> None:
 
 
 def print_line(line: str) -> None:
-    """Prints a line of a server, which keeps running where standard output takes none."""
+    """Prints a line of a server, which keeps running if standard output takes no more."""
     try:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()

@@ -75,7 +75,7 @@ class Prompt(Coroutine[Any, Any, T_co]):
         return self
 
     def send(self, value: Any) -> Any:
-        """Runs the coroutine up to its next wait; the first one of `begin` is still to come."""
+        """Runs the coroutine up to its next wait. The first call returns that of `begin`."""
         if self._has_first:
             self._has_first, first, self._first = False, self._first, None
             return first
@@ -127,7 +127,7 @@ class TaskScope:
             await asyncio.wait(list(self._tasks))
 
     def begin(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
-        """Runs `work` beside the block; its error is the caller's, and does not end the block."""
+        """Runs `work` beside the block; its error goes to the caller and not to the block."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -18,7 +18,7 @@ def time_text(time: datetime) -> str:
 
 
 def time_of_ms(time_ms: int) -> str:
-    """Returns a time in UTC for ms since 1970; a number where no calendar holds it."""
+    """Returns a time in UTC for ms since 1970; a number of ms if `datetime` cannot hold it."""
     try:
         return time_text(EPOCH + timedelta(milliseconds=time_ms))
     except OverflowError:
@@ -26,7 +26,7 @@ def time_of_ms(time_ms: int) -> str:
 
 
 def ms_of_time(time: datetime) -> int:
-    """Returns ms since 1970, rounded up; 0 for earlier times."""
+    """Returns ms since 1970, rounded up; 0 for times before 1970."""
     return max(-((EPOCH - time) // timedelta(milliseconds=1)), 0)
 
 

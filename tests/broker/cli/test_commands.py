@@ -191,7 +191,7 @@ def test_s13_topic_stats_shows_what_was_put_and_got(rocketpy_broker: LocalBroker
     ]
     assert (found.value, found.key) == (2, "cli-stats")
     nothing = run(rocketpy_broker, "topic", "stats", "cli-no-stats")
-    assert nothing.stderr == "rocketpy: the broker has counted nothing of this since its start\n"
+    assert nothing.stderr == "rocketpy: the broker has no such statistics since its start\n"
     wrong = run(rocketpy_broker, "topic", "stats", "--name", "PUTS")
     assert (wrong.exit_code, "name is 'PUTS'" in wrong.output) == (1, True)
 

@@ -143,7 +143,7 @@ def test_a_program_whose_own_directory_is_gone_is_served(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     first, second, third = done.stdout.splitlines()
     assert (first, second) == ("['T']", "[]")
-    assert third.startswith("data is relative: store. The program's own directory cannot be")
+    assert third.startswith("data is relative: store. The working directory cannot be")
 
 
 @pytest.mark.usefixtures("started_brokers")

@@ -130,7 +130,7 @@ def _copy_served(connection: BrokerConnection, target: BackupTarget) -> None:
     with progress("Copying", start.total_bytes) as advance:
         for response in itertools.chain([start], responses):
             if response.is_start:
-                # The broker may start the copy again: a later start voids the earlier pieces.
+                # The broker may start the copy again; the pieces before that are void.
                 start = response
                 target.begin(start.total_bytes)
             for piece in response.pieces:
@@ -139,7 +139,7 @@ def _copy_served(connection: BrokerConnection, target: BackupTarget) -> None:
             if response.is_complete:
                 break
         else:
-            raise BackupTargetError("the broker ended the backup too early; start it again")
+            raise BackupTargetError("the broker ended the backup too early; start the backup again")
     target.leave_as_stopped(start.log_end, start.commit_log_segment_bytes)
     target.note_end(start.log_end)
 
@@ -167,7 +167,7 @@ def _print_result(target: BackupTarget, findings: list[Finding], *, as_json: boo
     if findings:
         typer.echo(
             f"rocketpy store: the copy has {counted(len(findings), 'fault')}, from its source or "
-            "from its disk; see `rocketpy store check`",
+            "from its disk; run `rocketpy store check` on both",
             err=True,
         )
         raise typer.Exit(EXIT_FAULTS)

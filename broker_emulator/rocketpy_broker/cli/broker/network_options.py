@@ -91,8 +91,8 @@ AdvertiseHost = Annotated[
 TlsCertificate = Annotated[
     Path | None,
     typer.Option(
-        help="tls.server.certPath: the server's certificate, and the ones between it and its "
-        "authority, in PEM form. A changed file is used for new connections.",
+        help="tls.server.certPath: the server's certificate and its intermediate certificates, in "
+        "PEM form. A changed file is used for new connections.",
     ),
 ]
 TlsKey = Annotated[
@@ -160,7 +160,8 @@ NameServerSecretKey = Annotated[
     str,
     typer.Option(
         envvar="ROCKETPY_NAME_SERVER_SECRET_KEY",
-        help="The secret key of --name-server-access-key; other users of this machine see it here.",
+        help="The secret key of --name-server-access-key. A command line is visible to other users "
+        "of this machine.",
     ),
 ]
 AdvertisePort = Annotated[
@@ -208,14 +209,14 @@ BrokerId = Annotated[
     typer.Option(
         min=1,
         max=SLAVES_MAX,
-        help="brokerId of a SLAVE: another one for each slave of a master. Default: 1.",
+        help="brokerId of a SLAVE: a different one for each slave of a master. Default: 1.",
     ),
 ]
 Master = Annotated[
     str | None,
     typer.Option(
         help="The master of a SLAVE: its host and --remoting-port, such as 10.0.0.5:10911. "
-        "Default: --name-server knows it, by --broker-name."
+        "Default: the master of --broker-name that --name-server returns."
     ),
 ]
 SlaveRead = Annotated[
@@ -230,19 +231,20 @@ InSyncReplicas = Annotated[
     typer.Option(
         min=1,
         max=SLAVES_MAX + 1,
-        help="inSyncReplicas: the brokers, this one included, that have a message before it is "
-        "acknowledged. Default: as RocketMQ 4, one slave, without a wait if none is near.",
+        help="inSyncReplicas: the number of brokers, this one included, that have a message before "
+        "it is acknowledged. Default: as in RocketMQ 4, one slave; without a slave near the log's "
+        "end a send gets SLAVE_NOT_AVAILABLE at once.",
     ),
 ]
 SlaveTimeoutMs = Annotated[
-    int, typer.Option(min=1, help="slaveTimeout: FLUSH_SLAVE_TIMEOUT for slower slaves.")
+    int, typer.Option(min=1, help="slaveTimeout: the wait for slaves; then FLUSH_SLAVE_TIMEOUT.")
 ]
 HaTransferBytes = Annotated[
     int | None,
     typer.Option(
         "--ha-transfer-bytes-per-second",
         min=1,
-        help="maxHaTransferByteInSecond: the limit of a slave's transfer. Default: none.",
+        help="maxHaTransferByteInSecond: the limit for each slave. Default: none.",
     ),
 ]
 

@@ -67,9 +67,9 @@ FORCIBLE_BELOW_FULL = 0.05
 
 
 def _directory(text: str) -> Path:
-    """Returns the path; pathlib takes an empty one, as of an unset variable, as this directory."""
+    """Returns the path. Refuses an empty one, which pathlib would read as `.`."""
     if not text:
-        raise typer.BadParameter("the path is empty; `.` is this directory")
+        raise typer.BadParameter("the path is empty; name a directory, or `.` for the current one")
     return Path(text)
 
 
@@ -107,15 +107,15 @@ Ephemeral = Annotated[
     typer.Option(
         "--ephemeral",
         help="Serve one program: on free ports, with a temporary store. Prints the addresses as "
-        "one line of JSON. Stops with the parent process, and when a pipe that is standard input "
-        "ends.",
+        "one line of JSON. Stops when the parent process ends, or when standard input is a pipe "
+        "that ends.",
     ),
 ]
 
 
 def _queue_file_bytes(size: int | None) -> int | None:
     if size is not None and size % 20:
-        raise typer.BadParameter("must be a multiple of 20, the size of a unit")
+        raise typer.BadParameter(f"is {size}; give a multiple of 20, the bytes of a unit")
     return size
 
 
@@ -138,14 +138,14 @@ FlushLeastPages = Annotated[
     ),
 ]
 SyncFlushTimeoutMs = Annotated[
-    int, typer.Option(min=1, help="syncFlushTimeout: FLUSH_DISK_TIMEOUT for a slower flush.")
+    int, typer.Option(min=1, help="syncFlushTimeout: wait for a flush; then FLUSH_DISK_TIMEOUT.")
 ]
 FileReservedHours = Annotated[
     float, typer.Option(min=0, help="fileReservedTime: the broker removes older log segments.")
 ]
 DeleteWhen = Annotated[
     list[int] | None,
-    typer.Option(min=0, max=23, help="deleteWhen: local hour when segments expire; default 4."),
+    typer.Option(min=0, max=23, help="deleteWhen: local hour when expired segments go; default 4."),
 ]
 DiskFullRatio = Annotated[
     float,
@@ -181,8 +181,8 @@ CleanForcibly = Annotated[
     bool,
     typer.Option(
         "--clean-forcibly",
-        help="cleanFileForciblyEnable: remove segments before their time when disk usage is 5 % "
-        "below --disk-full-ratio.",
+        help="cleanFileForciblyEnable: remove segments before their time when disk usage is "
+        "above --disk-full-ratio minus 0.05.",
     ),
 ]
 EnableMixed = Annotated[
@@ -216,7 +216,7 @@ LogLevel = Annotated[
 ]
 # The token of a LocalBroker's temporary store.
 Temporary = Annotated[str | None, typer.Option(hidden=True)]
-# A broker for tests with a movable clock; LocalBroker uses it.
+# A test's movable clock starts ahead of the machine's by this time.
 ClockAheadMs = Annotated[int | None, typer.Option(hidden=True, min=0)]
 # The segment size of a new store; a LocalBroker's is smaller than the default.
 NewSegmentBytes = Annotated[int, typer.Option(hidden=True, min=SEGMENT_BYTES_MIN)]

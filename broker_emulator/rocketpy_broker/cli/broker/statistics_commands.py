@@ -32,7 +32,6 @@ _COUNTERS = (
     "put_latency_max_ms",
     "get_latency_max_ms",
 )
-# Percentiles and maxima of latencies.
 _HEADINGS = {
     "put_latency_99_ms": "put latency ms, 99 %",
     "put_latency_999_ms": "put latency ms, 99.9 %",
@@ -104,7 +103,8 @@ def topic_stats(
 ) -> None:
     """Show what topics and groups put, got and sent back in the last minute, hour and day.
 
-    Each window has a sum; TPS and the average at a time are the last minute's. --json has all.
+    Each window has a sum. TPS and AVGPT, the sum divided by the calls, are of the last minute.
+    --json has them for all windows.
     """
     with asking(endpoint) as connection:
         found = list_statistics(
@@ -112,4 +112,4 @@ def topic_stats(
         )
         output.print_entries(STATISTICS, found, as_json=as_json, groups_digits=True)
         if not found and not as_json:
-            typer.echo("rocketpy: the broker has counted nothing of this since its start", err=True)
+            typer.echo("rocketpy: the broker has no such statistics since its start", err=True)

@@ -126,7 +126,7 @@ def export_messages(
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
         with StoreExport(folder, sizes, request) as export:
             if export.is_crashed:
-                text = "its last messages may be missing here; start and stop a broker on it first"
+                text = "its last messages may be missing; first start and stop a broker on it"
                 typer.echo(f"rocketpy store: {folder} was not cleanly stopped: {text}", err=True)
             with progress("Exporting", export.message_count) as advance:
                 result = export.run(advance)
@@ -159,12 +159,12 @@ def align(
 ) -> None:
     """Remove the messages of a stopped slave that its master does not have.
 
-    A slave refuses to follow a master with another log: for example an old master that is a slave
-    now. The removed part of the log is kept in the store's rocketpy/quarantine.
+    A slave refuses to follow a master if their logs differ. For example, the slave is the old
+    master of its master. The removed part of the log is kept in the store's rocketpy/quarantine.
     """
     with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
-        # The size of one segment at the most, but for the search.
+        # Beside the search for that segment, at most one segment is compared.
         with progress("Comparing the logs", sizes.segment_bytes) as advance:
             found = aligned(folder, sizes, master_endpoint, _connection, advance, is_dry=dry_run)
     counts = dict(sorted(found.message_counts.items()))
@@ -223,7 +223,9 @@ def _show(findings: list[Finding], summary: CheckSummary, fault_count: int) -> N
 
 def _sizes(folder: Path, segment_bytes: int | None, queue_file_bytes: int | None) -> StoreSizes:
     if queue_file_bytes is not None and queue_file_bytes % 20:
-        raise typer.BadParameter("--consume-queue-file-bytes must be a multiple of 20")
+        raise typer.BadParameter(
+            f"--consume-queue-file-bytes is {queue_file_bytes}; give a multiple of 20"
+        )
     return StoreSizes.of(folder, segment_bytes, queue_file_bytes)
 
 

@@ -59,12 +59,13 @@ UserSecretKey = Annotated[
     str | None,
     typer.Option(
         envvar="ROCKETPY_USER_SECRET_KEY",
-        help="The user's secret key, 8 to 256 characters; other users of this machine see it here.",
+        help="The user's secret key, 8 to 256 characters. A command line is visible to other users "
+        "of this machine.",
     ),
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(help="Directory of a store, in place of a running broker: changes its file."),
+    typer.Option(help="Directory of a store: its users file, in place of a running broker."),
 ]
 UsersFile = Annotated[
     Path | None, typer.Option("--users", help="A users file, in place of a running broker.")
@@ -104,7 +105,7 @@ def add(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Create a user. Without a secret key one is drawn, and printed once."""
+    """Create a user. Without --user-secret-key, draw a secret key and print it once."""
     change = _change(access_key, role, topic, group, default_topic, default_group, enabled)
     drawn = None if user_secret_key else secrets.token_urlsafe(SECRET_BYTES)
     change.secret_key = user_secret_key or drawn or ""

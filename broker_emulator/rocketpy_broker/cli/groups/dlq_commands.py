@@ -64,7 +64,7 @@ Keys = Annotated[
 ]
 Offsets = Annotated[
     list[int] | None,
-    typer.Option("--offset", min=0, help="Only the letter at this offset; may be repeated."),
+    typer.Option("--offset", min=0, help="Only the dead letter at this offset; may be repeated."),
 ]
 
 Begin = Annotated[
@@ -150,16 +150,16 @@ def resend_of_group(
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option(help="Topic to send them to. Default: the topic of each letter's message."),
+        typer.Option(help="Topic to send them to. Default: the topic of each one's first send."),
     ] = None,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Send dead letters again, each to the topic that it was first sent to.
 
-    Every group of that topic reads them. They are sent with the topic's message type; to a topic
-    of delayed messages they go without a delay. They stay dead letters, and a second command sends
-    them a second time.
+    Every group of that topic reads them. They are sent with the topic's message type; a topic of
+    type DELAY delivers them at once. They stay dead letters, and a second command sends them a
+    second time.
     """
     group = _one_of(group, old_group)
     if group is None:

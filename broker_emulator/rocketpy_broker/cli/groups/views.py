@@ -130,7 +130,7 @@ def show_settings(group: str, found: Group, *, as_json: bool) -> None:
 
 def _setting_fields(found: Group) -> list[list[output.Cell]]:
     if not found.HasField("config"):
-        return [["settings", "none: it is not configured, and has progress only"]]
+        return [["settings", "none: the group is not configured; it only has committed offsets"]]
     settings = json_of(found.config)
     attributes: Any = settings.pop("attributes")
     del settings["consumerGroup"]

@@ -28,7 +28,7 @@ Parse = Callable[[bytes], OutgoingMessage]
 
 
 class MessageLineError(BrokerError):
-    """Error for lines that are not messages; nothing was sent."""
+    """Error for input that cannot be read, is too long, or has a line that is no message."""
 
 
 @contextmanager
@@ -42,7 +42,9 @@ def open_lines(
     parse = json_message if template is None else partial(_with_body, template)
     if not path:
         # As a path it would be the working directory.
-        raise MessageLineError("the name of the file is empty; name a file, or - for a pipe")
+        raise MessageLineError(
+            "the name of the file is empty; name a file, or - for standard input"
+        )
     with ExitStack() as closing:
         try:
             if path == STANDARD_INPUT:
@@ -129,7 +131,7 @@ class MessageLines:
     def _message(self, line: bytes) -> OutgoingMessage:
         """Returns the message of a line. Raises ValueError with the fault."""
         if len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
-            raise ValueError(f"is longer than {LINE_BYTES_MAX} bytes")
+            raise ValueError(f"is too long, limit {LINE_BYTES_MAX - 1} bytes")
         return self._parse(line)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:

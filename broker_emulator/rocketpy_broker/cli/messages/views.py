@@ -67,14 +67,14 @@ def json_of_resent(resent: ResentMessage) -> dict[str, object]:
 def line_of_resent(name: str, resent: ResentMessage) -> str:
     """Returns the line for a resent message called `name`."""
     error = resent.message.body_error
-    as_stored = "" if error is None else f" (its body as stored: it {error})"
+    as_stored = "" if error is None else f" (with its body as stored, because it {error})"
     return printable(f"sent {name} to {resent.topic}: {place_of_sent(resent.sent)}{as_stored}")
 
 
 def place_of_sent(sent: SentMessage) -> str:
     """Returns queue, offset and id of a sent message as text."""
-    offset_text = "comes later" if sent.queue_offset is None else f"offset {sent.queue_offset}"
-    return f"queue {sent.queue_id}, {offset_text}, id {sent.msg_id}"
+    offset = "comes later" if sent.queue_offset is None else sent.queue_offset
+    return f"queue {sent.queue_id}, offset {offset}, id {sent.msg_id}"
 
 
 def _shown_body(message: Message, characters_max: int | None) -> str:

@@ -48,7 +48,7 @@ QUEUES = (
 def show_topic(
     topic: Topic, queues: Sequence[Queue], groups: Sequence[str], put_tps: float, *, as_json: bool
 ) -> None:
-    """Prints a topic, as tables with an empty line between them; `put_tps` is a minute's."""
+    """Prints a topic, as tables with an empty line between them; `put_tps` is of a minute."""
     count = sum(map(message_count, queues))
     if as_json:
         output.print_json(

@@ -74,11 +74,11 @@ def check_time(time: datetime | None) -> None:
 
 
 def check_start(start: str, *, is_committing: bool) -> None:
-    """Raises ClientError for an unknown start, or one that nothing would remember."""
+    """Raises ClientError for an unknown start, or for 'latest' without commits."""
     if start not in NAMED_TARGETS:
         raise wrong("start", start, " or ".join(map(repr, NAMED_TARGETS)))
     if start == "latest" and not is_committing:
-        raise ClientError("start='latest' needs commit=True: the group's place is committed")
+        raise ClientError("start='latest' needs commit=True: it commits the ends of the queues")
 
 
 def _body(body: object) -> bytes:

@@ -36,7 +36,7 @@ def fork_count() -> int:
     return _fork_count
 
 
-# The plain value of a value of each kind, or of a class that is made of it.
+# By kind: the function that returns the plain value of an instance, also of a subclass.
 _PLAIN: dict[type, Callable[[Any], object]] = {
     str: str.__str__,
     bytes: bytes,
@@ -67,7 +67,7 @@ def plain_bytes(value: object) -> bytes:
 
 
 class Helper:
-    """A process that makes one Calls for the process that started it."""
+    """A process that makes the calls of one broker for the process that started it."""
 
     def __init__(self, broker: object) -> None:
         """Starts the helper process. Raises ClientError."""

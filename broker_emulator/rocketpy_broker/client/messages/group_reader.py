@@ -23,7 +23,7 @@ from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
-# The number of RocketMQ's consumers, and the most that an answer holds.
+# pullBatchSize of RocketMQ's consumers; an answer has at most as many.
 MESSAGES_PER_PULL = 32
 QUEUES_PER_CALL = 1_000
 
@@ -40,7 +40,10 @@ class GroupReader:
         is_committing: bool = True,
         is_from_latest: bool = False,
     ) -> None:
-        """Starts queues without progress at their ends, which it commits, if `is_from_latest`."""
+        """Takes in `is_from_latest`: queues without a committed offset start at their ends.
+
+        The first call of `messages` commits these ends.
+        """
         self._connection = connection
         self.topic = topic
         self.group = group
@@ -50,9 +53,9 @@ class GroupReader:
     def messages(self, count: int | None = None) -> Iterator[Message]:
         """Yields up to `count` stored messages that the group has not consumed.
 
-        A message is acknowledged when the next one is requested. A queue without the group's
-        progress, or with an offset outside its bounds, is read from its first message. Raises
-        ClientError.
+        Progress is committed with the next call and at the queue's end. So the messages of the
+        last call may come again. A queue without the group's progress, or with an offset outside
+        its bounds, is read from its first message. Raises ClientError.
         """
         left = count
         for queue, begin in self._begins():
@@ -80,7 +83,8 @@ class GroupReader:
         response = self._connection.ask(self._connection.broker.QueryConsumerOffsets, request)
         if len(response.offsets) != len(queues):
             raise UnreadableError(
-                f"the broker answers for {len(response.offsets)} of {len(queues)} queues"
+                f"the broker's answer has offsets of {len(response.offsets)} queues, not of the "
+                f"{len(queues)} requested ones. Read again"
             )
         offsets: list[int] = []
         skipped: list[broker_pb2.QueueOffsets] = []

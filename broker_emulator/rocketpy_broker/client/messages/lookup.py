@@ -30,7 +30,7 @@ def query_messages(
     """Returns the newest messages of `topic` with `key`, or instead with `tag`, oldest first.
 
     `since` and `until` are store times, both included. `count_max` 0 is the broker's default.
-    Raises UnreachableError, RefusedError, UnreadableError.
+    Raises ClientError.
     """
     request = admin_pb2.QueryMessageRequest(topic=topic, key=key, tag=tag, count_max=count_max)
     # The index has times in seconds.
@@ -60,7 +60,7 @@ def _is_between(message: Message, since: datetime | None, until: datetime | None
 
 
 def view_message(connection: BrokerConnection, offset_msg_id: str) -> Message:
-    """Returns the message with this id. Raises UnreachableError, RefusedError, UnreadableError."""
+    """Returns the message with this id. Raises ClientError."""
     request = admin_pb2.ViewMessageRequest(offset_msg_id=offset_msg_id)
     response = connection.ask(connection.admin.ViewMessage, request)
     for message in decode_messages(response.records, response.record_sizes):
@@ -73,7 +73,7 @@ def message_at(
 ) -> Message | None:
     """Returns the message at an offset of a queue; None if there is none.
 
-    Raises UnreachableError, RefusedError, UnreadableError.
+    Raises ClientError.
     """
     request = broker_pb2.PullRequest(
         topic=topic, queue_id=queue_id, offset=offset, offset_end=offset + 1

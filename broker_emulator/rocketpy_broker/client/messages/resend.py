@@ -79,7 +79,7 @@ class _TypedSender:
     """A sender of copies that have their topic's message type."""
 
     def __init__(self, connection: BrokerConnection, topic: str) -> None:
-        """Raises UnreachableError, RefusedError, also for a missing topic."""
+        """Raises ClientError, also for a missing topic."""
         self._connection = connection
         self._topic = topic
         self._sender = MessageSender(connection, topic, turn=ANY_QUEUE)

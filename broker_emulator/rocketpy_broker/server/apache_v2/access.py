@@ -1,7 +1,7 @@
 """Access to apache.rocketmq.v2: the permissions that each method requires.
 
-A method without a line here requires an admin. Permissions name topics and groups as the broker
-does, with their namespace.
+A method that is not in REQUIREMENTS requires an admin. Permissions name topics and groups as the
+broker does, with their namespace.
 Source: DefaultAuthorizationContextBuilder, docs/design/grpc_v2_semantics.md.
 """
 

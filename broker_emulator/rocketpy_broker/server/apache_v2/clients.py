@@ -1,8 +1,8 @@
 """Clients of `apache.rocketmq.v2`: their settings, registrations and telemetry streams.
 
-A client is known from its settings, or from its heartbeats and transactions where the broker has
-restarted since. A producer is a member of a producer group for each of its topics, with the topic's
-name. So checks of transactions reach it. State: in memory only, from a client's first call until it
+A client is known from its settings, or after a restart of the broker from its heartbeats and
+transactions. Each topic of a producer is also a producer group of which the producer is a member.
+So checks of transactions reach it. State: in memory only, from a client's first call until it
 terminates or is silent for EXPIRY_MS. The end of a telemetry stream does not end a client: some
 SDKs open another only minutes later.
 Source: GrpcClientSettingsManager, ClientActivity, docs/design/grpc_v2_semantics.md sections 4, 6.
@@ -191,7 +191,7 @@ class ApacheClients:
         return Subscription.of(topic, kind, entry.expression.expression, version)
 
     def _subscriptions(self, group: str) -> list[Subscription]:
-        """Returns the subscriptions that a group has by other members."""
+        """Returns the subscriptions of a group's other members."""
         known = self._registry.consumer_group(group)
         return [] if known is None else list(known.subscriptions.values())
 
@@ -220,7 +220,7 @@ class ApacheClients:
         self._shares.change(caller.address, client.settings_bytes)
 
     def _parts(self, heartbeat: Heartbeat) -> Iterator[Heartbeat]:
-        """Yields a heartbeat in parts of as many groups as one may have."""
+        """Yields a heartbeat in parts, each within the limit of groups in a heartbeat."""
         if heartbeat.consumers:
             yield replace(heartbeat, producer_groups=())
         topics, count = heartbeat.producer_groups, self._limits.groups_per_heartbeat_max

@@ -80,7 +80,10 @@ class RequestContext:
 
 
 def headers_of(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
-    """Returns the texts of metadata; of a repeated header the first, for checks and for work."""
+    """Returns the text headers of metadata.
+
+    Permission checks and methods both use the first value of a repeated header.
+    """
     headers = dict[str, str]()
     for key, value in metadata:
         if isinstance(value, str):
@@ -89,12 +92,12 @@ def headers_of(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
 
 
 def broker_name(namespace: str, resource: v2.Resource) -> str:
-    """Returns the broker's name of a resource, for checks and for work; see the module."""
+    """Returns the broker's name of a resource, for permission checks and for methods."""
     return with_namespace(resource.resource_namespace or namespace, resource.name)
 
 
 def resource_in(namespace: str, name: str) -> v2.Resource:
-    """Returns a broker's name as a resource: in this namespace if the name is of it."""
+    """Returns the resource of a broker's name, in `namespace` if the name has it."""
     plain = without_namespace(namespace, name)
     return v2.Resource(resource_namespace="" if plain == name else namespace, name=plain)
 

@@ -162,7 +162,7 @@ def test_a_line_beyond_the_limit_is_named(
         file.seek(LINE_BYTES_MAX + 1, os.SEEK_CUR)
         file.write(b'\n{"body": "b"}\nx')
     done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", str(path))
-    assert "line 2: is longer than 67108864 bytes\n  line 4: is no JSON" in done.stderr
+    assert "line 2: is too long, limit 67108863 bytes\n  line 4: is no JSON" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def _system_properties(record: Record) -> v2.SystemProperties:
 
 
 def message_id(record: Record) -> str:
-    """Returns the id that its sender has given a message, or else the one of its position."""
+    """Returns the sender's unique id of a message, or else its offset message id."""
     given = record.properties.get(UNIQ_KEY)
     return given or encode_offset_message_id(record.store_host, record.physical_offset)
 

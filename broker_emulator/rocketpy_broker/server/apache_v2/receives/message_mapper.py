@@ -43,7 +43,9 @@ class MessageMapper:
             record = decode_record(block.data.data, int(block.positions[row])).record
         except MalformedRecordError as error:
             if self._log_throttle.may_log():
-                logger.critical("a message of topic %r is unreadable: %s", topic.name, error)
+                logger.critical(
+                    "a message of topic %r is unreadable and not delivered: %s", topic.name, error
+                )
             return None
         if len(record.body) > BODY_BYTES_MAX or record.sys_flag & COMPRESSED:
             return await asyncio.to_thread(lambda: delivered(_readable(record), topic))

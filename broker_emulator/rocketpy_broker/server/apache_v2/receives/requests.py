@@ -35,7 +35,7 @@ def milliseconds(duration: Duration | Timestamp) -> int:
 
 
 def receive_wait_ms(timeout_ms: int | None, caller: RequestContext) -> int:
-    """Returns the longest wait of a receive; without `timeout_ms` it is due to the deadline.
+    """Returns the longest wait of a receive; without `timeout_ms` it follows from the deadline.
 
     Raises StatusError for a deadline that is too close.
     """
@@ -79,7 +79,8 @@ def filter_text(expression: v2.FilterExpression) -> FilterText:
     if len(text) > EXPRESSION_CHARACTERS_MAX:
         raise StatusError(
             v2.ILLEGAL_FILTER_EXPRESSION,
-            f"the filter expression has {len(text)} characters, limit {EXPRESSION_CHARACTERS_MAX}",
+            f"the filter expression has {len(text)} characters, limit {EXPRESSION_CHARACTERS_MAX}. "
+            "Send a shorter one",
         )
     if expression.type in {v2.FILTER_TYPE_UNSPECIFIED, v2.TAG}:
         return FilterText(TAG, text or ALL_TAGS)

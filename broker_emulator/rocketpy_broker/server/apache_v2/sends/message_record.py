@@ -26,7 +26,7 @@ from rocketpy_proto.record.properties import (
 )
 from rocketpy_proto.record.sys_flag import COMPRESSED
 
-# Of a client without a clock, as any later time.
+# A later born time is a client's error; the broker's time replaces it.
 _BORN_MS_MAX = 1 << 48
 
 

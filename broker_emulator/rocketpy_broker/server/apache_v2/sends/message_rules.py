@@ -18,7 +18,7 @@ from rocketpy_broker.server.apache_v2.receives.requests import milliseconds
 from rocketpy_broker.server.apache_v2.status import StatusError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 
-# Each message is checked and encoded on its own: a request takes some ms.
+# Each message is checked and encoded on its own. This number takes some milliseconds.
 MESSAGES_MAX = 128
 USER_PROPERTIES_MAX = 128
 PROPERTIES_BYTES_MAX = 16_384
@@ -40,7 +40,7 @@ class SendRules:
         """Raises StatusError for the first illegal message, or for messages of several topics."""
         if any(each.topic != messages[0].topic for each in messages):
             raise StatusError(
-                v2.MESSAGE_CORRUPTED, "the messages are of several topics; send a request for each"
+                v2.MESSAGE_CORRUPTED, "the messages are of several topics; send one request a topic"
             )
         for each in messages:
             self._check_body(each.body)
@@ -77,7 +77,8 @@ def _check_properties(message: v2.Message) -> None:
     if len(properties) > USER_PROPERTIES_MAX:
         raise StatusError(
             v2.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"the message has {len(properties)} user properties, limit {USER_PROPERTIES_MAX}",
+            f"the message has {len(properties)} user properties, limit {USER_PROPERTIES_MAX}. Send "
+            "fewer",
         )
     reserved = RESERVED_NAMES.intersection(properties)
     if reserved:
@@ -123,7 +124,8 @@ def _check_size(message: v2.Message) -> None:
     if size > PROPERTIES_BYTES_MAX:
         raise StatusError(
             v2.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"properties, tag and keys have {size} bytes, limit {PROPERTIES_BYTES_MAX}",
+            f"properties, tag and keys have {size} bytes, limit {PROPERTIES_BYTES_MAX}. Shorten "
+            "them",
         )
 
 
@@ -152,7 +154,7 @@ def _check_recovery(message: v2.Message) -> None:
 
 
 def _check_enums(message: v2.Message) -> None:
-    """Raises StatusError for values of a later interface: consumers would get other ones."""
+    """Raises StatusError for enum values of later protocols: no record can keep them."""
     system = message.system_properties
     if system.body_encoding not in _ENCODINGS or system.message_type not in _TYPES:
         raise StatusError(

@@ -1,6 +1,6 @@
 """The method for the queues that a push consumer receives from.
 
-Each member of a group gets the same ones: members share a queue by receiving from it. An ordered
+Each member of a group gets the same queues: members share a queue by receiving from it. An ordered
 group gets every queue, another group one entry for all queues of this broker.
 Source: RouteActivity#queryAssignment, docs/design/grpc_v2_semantics.md section 5.3.
 """

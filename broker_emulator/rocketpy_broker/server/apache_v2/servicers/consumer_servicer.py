@@ -1,7 +1,7 @@
 """Servicer of consumers: receives, acknowledgements, invisible times, dead letters.
 
-The stream of a receive has the status, a response for each message, and the delivery time. A client
-that leaves meanwhile gets its other messages again after a second.
+The stream of a receive has the status, a response for each message, and the delivery time. Messages
+that a disconnected client has not received are visible again after a second.
 Source: ReceiveMessageActivity, AckMessageActivity, ChangeInvisibleDurationActivity,
 ForwardMessageToDLQActivity, docs/design/grpc_v2_semantics.md sections 8 and 9.
 """
@@ -120,7 +120,7 @@ class ConsumerServicer:
     def _released_unless_sent(self, deliveries: Sequence[Delivery]) -> Iterator[deque[Delivery]]:
         """Yields the deliveries, from which the block removes the ones that the client has.
 
-        The rest is visible soon. Raises ResponseBufferFullError.
+        The other deliveries are visible again after a second. Raises ResponseBufferFullError.
         """
         left = deque(deliveries)
         try:
@@ -128,7 +128,7 @@ class ConsumerServicer:
                 yield left
         finally:
             if left:
-                # The call may be cancelled: it cannot wait. The messages themselves are freed now.
+                # A cancelled call cannot wait, so a task releases them. Their bytes are free now.
                 handles = [each.handle for each in left]
                 self._deliveries.release(left[0].group, left[0].topic, handles)
 
@@ -216,10 +216,10 @@ def _invisible_ms(request: service_pb2.ReceiveMessageRequest) -> int:
 
 
 def _check_invisible_ms(invisible_ms: int, least_ms: int) -> None:
-    """Raises StatusError."""
+    """Raises StatusError for an invisible time outside the limits."""
     if not least_ms <= invisible_ms <= INVISIBLE_MS_MAX:
         raise StatusError(
             v2.ILLEGAL_INVISIBLE_TIME,
-            f"the invisible duration is {invisible_ms} ms, accepted are {least_ms} to "
-            f"{INVISIBLE_MS_MAX}. Ask for such a time",
+            f"the invisible duration is {invisible_ms} ms, accepted is {least_ms} to "
+            f"{INVISIBLE_MS_MAX} ms",
         )

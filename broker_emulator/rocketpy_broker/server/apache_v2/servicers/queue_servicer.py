@@ -1,8 +1,7 @@
 """Servicer of pulls and offsets.
 
-Groups that keep their own progress use it. RocketMQ's proxy does not serve these methods. A pull
-does not make messages invisible. Its stream has a status, the messages, and the offset to continue
-at.
+RocketMQ's proxy does not serve these methods. A pull does not make messages invisible. Its stream
+has a status, the messages, and the offset to continue at.
 Source: docs/design/grpc_v2_semantics.md section 11.
 """
 
@@ -130,7 +129,7 @@ class QueueServicer:
         group, queue = self._group_and_queue(request, caller)
         if request.offset < 0:
             raise StatusError(
-                v2.ILLEGAL_OFFSET, f"the offset is {request.offset}, accepted are 0 and more"
+                v2.ILLEGAL_OFFSET, f"the offset is {request.offset}, accepted is 0 or more"
             )
         await self._offsets.commit(group, [CommittedOffset(queue, request.offset)])
         return service_pb2.UpdateOffsetResponse()
@@ -150,7 +149,7 @@ class QueueServicer:
     async def query(
         self, request: service_pb2.QueryOffsetRequest, caller: RequestContext
     ) -> service_pb2.QueryOffsetResponse:
-        """Returns the first or next offset of a queue, or the first one since a time."""
+        """Returns the minimum or maximum offset of a queue, or the first one since a time."""
         caller.check_client_id()
         topic = caller.name_of(request.message_queue.topic)
         check_topic(topic)

@@ -90,7 +90,7 @@ class RouteServicer:
 def accepted_types(topic: TopicConfig) -> tuple[v2.MessageType, ...]:
     """Returns the types of messages that a topic accepts; without a type it accepts all.
 
-    SDKs before PRIORITY refuse a route that names it.
+    These leave out PRIORITY: older SDKs refuse a route that names it.
     """
     return _TYPES.get(topic.attributes.get(MESSAGE_TYPE, ""), _MIXED)
 

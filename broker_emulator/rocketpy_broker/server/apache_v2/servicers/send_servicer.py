@@ -1,4 +1,4 @@
-"""Methods that store messages, and recall waiting ones.
+"""Methods that store messages, and recall delayed ones.
 
 Each message is stored on its own, in the order of the request, and has an entry in the response.
 Source: SendMessageActivity, RecallMessageActivity, docs/design/grpc_v2_semantics.md sections 7, 12.
@@ -44,7 +44,7 @@ from rocketpy_proto.model import (
 from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.model.recall_handle import RecallHandle
 
-# Some ms of work.
+# Messages of one scheduler slot: some milliseconds of work.
 MESSAGES_A_SLOT = 16
 
 
@@ -141,7 +141,7 @@ class SendServicer:
     async def _entry(
         self, topic: str, message: v2.Message, stored: Stored | BrokerError
     ) -> service_pb2.SendResultEntry:
-        """Returns the entry of a message when it may be acknowledged."""
+        """Waits until a message may be acknowledged; returns its entry."""
         if isinstance(stored, BrokerError):
             return service_pb2.SendResultEntry(status=status.failure(stored))
         try:
@@ -172,7 +172,9 @@ class SendServicer:
         name = caller.name_of(request.topic)
         check_topic(name)
         if not self._config.recall_message_enable:
-            raise StatusError(v2.NOT_IMPLEMENTED, "this broker recalls no messages")
+            raise StatusError(
+                v2.NOT_IMPLEMENTED, "this broker recalls no messages: recallMessageEnable is false"
+            )
         wanted = accepted_type(self._topics.get(name))
         if wanted not in {None, DELAY}:
             raise StatusError(

@@ -63,7 +63,7 @@ class CommandStream:
     answer: asyncio.Future[TelemetryCommand] | None = None
 
     async def send(self, command: TelemetryCommand) -> None:
-        """Writes a command, which takes as long as the client does not read."""
+        """Writes a command; waits while the client does not read."""
         self.is_writing = True
         await self.write(command)
         self.is_writing = False
@@ -114,7 +114,9 @@ class TelemetryCommands:
         stream = self._stream(client_id)
         topic = decode_record(record).record.topic
         if stream.user is not None and not stream.user.may_read(topic):
-            raise PermissionDeniedError("the message is of a topic that the client may not read")
+            raise PermissionDeniedError(
+                f"the client's user may not read topic {topic!r}; give the user SUB"
+            )
         resource = stream.caller.resource(topic)
         message = await self._mapper.message(RecordBlock.parse(record), 0, resource)
         command = service_pb2.VerifyMessageCommand(message=message)
@@ -143,7 +145,7 @@ class TelemetryCommands:
     async def _ask(self, stream: CommandStream, command: TelemetryCommand) -> TelemetryCommand:
         client_id = stream.caller.client_id
         if self._streams.get(client_id) is not stream:
-            # It has ended meanwhile; a newer one may be of another user.
+            # The stream has ended; the client's newer stream may be another user's.
             raise _not_online(client_id)
         if stream.is_writing or stream.answer is not None:
             raise CommandError(
@@ -181,5 +183,5 @@ def _unsupported(reported: v2.Status) -> CommandError:
     known = v2.Code.Name(code) if code in v2.Code.values() else str(code)
     return CommandError(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-        f"the client does not do this. It reports {known}: {reported.message:.300}",
+        f"the client cannot run this command. It reports {known}: {reported.message:.300}",
     )
