@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 class ListenAddress:
     """An address to listen on; `option` is the name of the port's option.
 
-    A free port takes the place of a port that `is_preferred` and in use.
+    If the port is in use and `is_preferred`, a free port replaces it.
     """
 
     host: str
@@ -41,10 +41,10 @@ class PublicBindError(BrokerError):
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"--host {host!r} may be reached from other machines, and the broker has no "
-            "users and no encryption. A client that reaches its port can read, write and "
-            "delete everything. Listen on 127.0.0.1, create users with `rocketpy user add`, or "
-            "give --insecure if you trust all such clients"
+            f"--host {host!r} may be reached from other machines, and the broker has no users. A "
+            "client that reaches its port can read, write and delete everything. Listen on "
+            "127.0.0.1, create users with `rocketpy user add`, or give --insecure if you trust all "
+            "such clients"
         )
         self.host = host
 
@@ -79,7 +79,7 @@ class PortInUseError(BrokerError):
         reason, way = "", ways[errno.EADDRINUSE]
         if error is not None:
             reason = f" ({system_text(error)})"
-            way = ways.get(error.errno or 0, "--host names another address of this machine")
+            way = ways.get(error.errno or 0, "choose an address of this machine with --host")
         super().__init__(f"cannot listen on {host}:{port}{reason}; {way}")
 
 
@@ -102,8 +102,8 @@ def check_host(
     if not insecure:
         raise PublicBindError(host)
     logger.warning(
-        "each client that reaches %s can read, write and delete everything: the broker has no "
-        "users and no encryption",
+        "each client that reaches %s can read, write and delete everything, since the broker has "
+        "no users",
         host,
     )
 
@@ -111,8 +111,8 @@ def check_host(
 def check_ports(config: BrokerConfig) -> None:
     """Raises PortInUseError where an address cannot be bound now.
 
-    The broker calls it before it opens the store, which may take long. gRPC would bind the port
-    last, and log a failure itself.
+    The broker calls it before it opens the store, which may take long. gRPC would bind its port
+    only after that, and would log a failure itself.
     """
     _check_port(config.host, config.port, "--port")
     _check_port(config.host, config.tls.port, "--tls-port")
@@ -142,7 +142,7 @@ def _check_port(host: str, port: int | None, option: str) -> None:
 
 
 def console_url(host: str, port: int, *, is_tls: bool) -> str:
-    """Returns the console's address; one for all of a machine's addresses names loopback."""
+    """Returns the console's URL, with loopback if the broker listens on all addresses."""
     shown = host.strip("[]")
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(shown)
@@ -152,7 +152,7 @@ def console_url(host: str, port: int, *, is_tls: bool) -> str:
 
 
 def system_text(error: OSError) -> str:
-    """Returns the system's text of an error; asyncio replaces it with a longer one."""
+    """Returns the system's text of an error, in place of asyncio's longer one."""
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)
 

@@ -1,8 +1,9 @@
 """Counts of a request's parts before it is decoded.
 
 Bytes and packed numbers decode fast and may be large; each part takes time. So a possibly large
-request is scanned field by field first, up to a maximum that no valid request exceeds. Malformed
-requests are left to the decoder.
+request is scanned field by field first, up to a maximum that no valid request exceeds. A field of
+another wire type, such as a group, counts as too many parts; proto3 has none. Other malformed bytes
+are left to the decoder.
 Source: protobuf's wire format.
 """
 

@@ -209,7 +209,7 @@ async def test_a_group_with_members_is_reset_by_force_alone(running_http: Runnin
     assert (await ask(running, "POST", path, by_time)).json["offsets"][0]["newOffset"] == 0
     both = await ask(running, "POST", path, {"offset": 1, "latest": True})
     assert both.error == (400, BAD)
-    assert "accepted is one of earliest, latest, timestamp, offset" in both.json["message"]
+    assert "accepted is only one of earliest, latest, timestamp, offset" in both.json["message"]
     request = broker_pb2.QueryConsumerOffsetsRequest(
         consumer_group="billing", queues=[broker_pb2.TopicQueue(topic="orders", queue_id=0)]
     )

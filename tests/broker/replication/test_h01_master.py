@@ -122,7 +122,7 @@ async def test_h01_a_slave_with_another_log_is_refused_by_name(
             async with slave_of(running, report) as slave:
                 assert await slave.closed()
         assert f"reports offset {report}" in caplog.text
-        assert "it has another log" in caplog.text
+        assert "the slave has another log" in caplog.text
         async with slave_of(running, 0) as good:
             await good.read_until(end_of(running))
             good.report(end_of(running) + 1)

@@ -112,7 +112,7 @@ async def test_b12_a_connection_of_another_protocol_is_closed_and_logged(
     (line,) = lines(caplog)
     assert line.startswith("closed a connection of ipv4:127.0.0.1: it sent no gRPC")
     assert name in line
-    assert "address of an Apache RocketMQ broker or proxy" in line
+    assert "need the name server at --name-server-port" in line
     # The same connection is not logged again; another one is, a minute later.
     running.clock.advance(60_000)
     await running.broker.server.unserved.log_closed()

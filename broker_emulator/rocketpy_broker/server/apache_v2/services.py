@@ -45,6 +45,6 @@ class ApacheV2Services:
         ]
 
     def failure(self, error: BrokerError) -> bytes:
-        """Returns an encoded response of any method: `status` is the first field of each."""
+        """Returns an error as an encoded response of any method: each begins with `status`."""
         response = service_pb2.HeartbeatResponse(status=status.failure(error))
         return response.SerializeToString()

@@ -54,7 +54,7 @@ def unrecognized(client_type: v2.ClientType) -> StatusError:
     known = v2.ClientType.keys()[client_type] if client_type in v2.ClientType.values() else ""
     return StatusError(
         v2.UNRECOGNIZED_CLIENT_TYPE,
-        f"clients of type {known or client_type} are not served here; served are producers and "
+        f"clients of type {known or client_type} are not served; this broker serves producers, and "
         "push, simple and pull consumers without lite topics",
     )
 
@@ -68,9 +68,10 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     if not is_legal or size > _PROPERTIES_CHARACTERS_MAX:
         raise StatusError(
             v2.INVALID_CLIENT_PROPERTIES,
-            f"client_properties are illegal; send at most {_PROPERTIES_MAX} with keys of 1 to 64 "
-            f"characters that do not start with `rocketmq.`, and with values of at most "
-            f"{_PROPERTY_VALUE_CHARACTERS_MAX} characters",
+            f"client_properties are illegal: {len(properties)} with {size} characters in all. Send "
+            f"at most {_PROPERTIES_MAX}, with {_PROPERTIES_CHARACTERS_MAX} characters in all. Keys "
+            "have 1 to 64 letters, digits, `_`, `.` or `-`, and begin with a letter, but not with "
+            f"`rocketmq.`. Values have at most {_PROPERTY_VALUE_CHARACTERS_MAX} characters",
         )
 
 

@@ -37,7 +37,7 @@ _CODES = {
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: v2.CONSUMER_GROUP_NOT_FOUND,
 }
 
-# Codes of errors that have a code of their own in this protocol.
+# Errors that have a code of their own in this protocol.
 _CODES_OF_ERRORS: dict[type, v2.Code] = {
     # A topic without such a queue, or without any.
     QueueIdIllegalError: v2.FORBIDDEN,
@@ -76,7 +76,7 @@ def code_of(error: BrokerError) -> v2.Code:
 
 
 def common(statuses: Iterable[v2.Status]) -> v2.Status:
-    """Returns the status of a response whose entries have these: theirs, or MULTIPLE_RESULTS."""
+    """Returns a response's status: its entries' common one, or MULTIPLE_RESULTS."""
     each = list(statuses)
     if len({status.code for status in each}) == 1:
         return each[0]

@@ -1,8 +1,8 @@
 """The transaction id that a producer gets for a half message.
 
 Clients return it as it is. It is `<message id>-<log offset>-<queue offset>`, with offsets in hex
-digits. It has the position of the half message, so later starts of the broker can end the
-transaction.
+digits. It has the position of the half message, so the broker can end the transaction also after a
+restart.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TransactionId:
         if found is None:
             raise StatusError(
                 v2.INVALID_TRANSACTION_ID,
-                f"transaction id {text!r:.200} is not one of this broker; send the one that the "
-                "send of the message returned",
+                f"transaction id {text!r:.200} is not in this broker's form; send the id that the "
+                "broker returned for the message",
             )
         return cls(found[1], int(found[2], 16), int(found[3], 16))

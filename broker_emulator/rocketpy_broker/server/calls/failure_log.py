@@ -39,7 +39,7 @@ class PeerLines:
         return len(self._peers)
 
     def due(self, peer: str) -> int | None:
-        """Returns the number of withheld lines; None where this line is withheld, too."""
+        """Returns the number of lines withheld before this one; None if it is withheld, too."""
         name, now_ms = host_of(peer), self._clock.monotonic_ms()
         known = self._peers.get(name)
         if known is not None and now_ms < known.until_ms:

@@ -1,9 +1,9 @@
 """The guard around every call, which converts failures into answers.
 
-An unexpected error of a handler is logged and answered with SYSTEM_ERROR. A request that is no
-message of its method is answered with INVALID_PARAMETER. Beyond `calls_max` running calls, or the
-limits of streams, a new call is answered with SYSTEM_BUSY. A stream counts once its user is known.
-Health and reflection have no field for a code; their calls end with a corresponding gRPC status.
+An unexpected error of a handler is logged and answered with SYSTEM_ERROR. Bytes that are no request
+of their method are answered with INVALID_PARAMETER. Beyond `calls_max` running calls, or the limits
+of streams, a new call is answered with SYSTEM_BUSY. A stream counts once its user is known. Health
+and reflection have no field for a code; their calls end with a corresponding gRPC status.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class UnexpectedError(BrokerError):
 
 
 class MalformedRequestError(BrokerError):
-    """A request with bytes that are no message of its method."""
+    """Bytes that cannot be decoded as a request of their method."""
 
     code = ResponseCode.INVALID_PARAMETER
 
     def __init__(self, method: str) -> None:
-        super().__init__(f"the request is malformed: it is no message of {method}")
+        super().__init__(f"the bytes are no request of {method}; check the client's version")
 
 
 class RunningCall(NamedTuple):
@@ -163,7 +163,7 @@ class CallGuard:
         return charge
 
     def check_count(self, peer: str) -> None:
-        """Raises TooManyCallsError if more calls run than may, the ones of `begin` included.
+        """Raises TooManyCallsError beyond the limit of running calls; calls of `begin` count.
 
         Each connection has CALLS_SHARE calls that no other connection can take.
         """
@@ -193,7 +193,7 @@ def call_guard(clock: Clock, on_called: Called | None = None) -> CallGuard:
 
 
 class GuardedHandlers(grpc.GenericRpcHandler):
-    """Guarded handlers of a service; without `failure` calls end with a gRPC status."""
+    """Guarded handlers of a service; without `failure` an error becomes a gRPC status."""
 
     def __init__(
         self,
@@ -272,7 +272,7 @@ class GuardedMethod:
     async def _answer(self, _requests: Any, context: Any) -> bytes:
         try:
             with self._guard.enter(context.peer(), self._name) as call:
-                # No name here holds the request, so a held method can free it.
+                # No variable here holds the request, so a method that waits can free it.
                 work = self._work(await self._asked(context, call), context)
                 begin_ms = self._begin_ms()
                 message = await work
@@ -286,7 +286,7 @@ class GuardedMethod:
         """Writes the answers itself: a generator would be one more layer."""
         try:
             with self._guard.enter(context.peer(), self._name) as call:
-                # No name here holds the request, so a held method can free it.
+                # No variable here holds the request, so a method that waits can free it.
                 work = self._work(await self._asked(context, call), context)
                 begin_ms = self._begin_ms()
                 async with contextlib.aclosing(work) as answers:

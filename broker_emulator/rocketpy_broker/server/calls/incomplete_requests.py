@@ -1,9 +1,9 @@
 """Limits for partly received requests: their number and time.
 
 gRPC buffers a request of any allowed size in memory, and reports nothing of it before it is
-complete. So a limit of the reads is the limit of these bytes. A call's first request has a time
-limit, too. Before the read, HTTP/2's flow control stops a client after 64 KiB. Later requests of a
-stream are read at once, since a stream may idle; the call guard limits the streams.
+complete. So the number of reads is limited, which limits these bytes. A call's first request has a
+time limit, too. Before the read, HTTP/2's flow control stops a client after 64 KiB. Later requests
+of a stream are read at once, since a stream may idle; the call guard limits the streams.
 
 Connections without a completed request have places of their own, so they delay no other client. A
 read that takes too long ends with UNAVAILABLE: nothing of the request was done, and the client may
@@ -34,12 +34,12 @@ READS_MAX, READS_OF_CONNECTION = 16, 8
 # The time for a first request, and the time while other calls wait for a place.
 UNFINISHED_MS_MAX, CROWDED_MS_MAX = 120_000, 20_000
 INTERVAL_MS = 1_000
-# Connections whose calls are remembered; the longest unused one is forgotten.
+# Connections whose calls are remembered; the one unused for longest is forgotten.
 PEERS_MAX = 10_000
 
 
 class IncompleteRequestError(BrokerError):
-    """A request that was not received; not raised, its text goes into a gRPC status."""
+    """A request that was not received in time; it is not raised: a gRPC status has its text."""
 
     code = ResponseCode.SYSTEM_BUSY
 

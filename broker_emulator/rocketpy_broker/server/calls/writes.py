@@ -1,8 +1,8 @@
 """The calls that only a master serves.
 
-They change messages, topics or groups. A slave takes heartbeats, commits of offsets and users, and
-cleans its own files. It keeps no transactions, popped messages or exactly-once batches, so calls
-about these are here, too.
+They change messages, topics or groups. A slave takes heartbeats, offset commits and changes of
+users, and cleans its own files. It keeps no transactions, popped messages or exactly-once batches,
+so calls about these are here, too.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _MAPPED = "::ffff:"
 
 
 async def connection_count(port: int) -> int:
-    """Returns the number of client connections with a port of this machine."""
+    """Returns the number of client connections to a port of this machine."""
     return len(await asyncio.to_thread(lambda: list(_peers(port, _ESTABLISHED))))
 
 

@@ -22,14 +22,10 @@ from rocketpy_broker.server.calls.guard import CallGuard, GuardedMethod
 logger = logging.getLogger(__name__)
 LOG_INTERVAL_MS = 5_000
 METHOD_CHARACTERS_MAX = 200
-_OTHER_CLIENTS = (
-    "Use rocketpy's own clients, or give the other client the address of an Apache RocketMQ "
-    "broker or proxy"
-)
 PLAINTEXT_PORT = (
-    "it sent no gRPC. This port serves gRPC without TLS, and neither classic RocketMQ clients "
-    "(remoting), nor HTTP/1, nor TLS, which has --tls-port, or this port with --tls-mode "
-    f"enforcing. {_OTHER_CLIENTS}"
+    "it sent no gRPC. This port serves only gRPC without TLS. Classic RocketMQ clients (remoting) "
+    "need the name server at --name-server-port, HTTP/1 the port of --http-port, and TLS the port "
+    "of --tls-port, or this one with --tls-mode enforcing"
 )
 TLS_PORT = (
     "its TLS handshake failed. This port serves gRPC in TLS alone: connect with TLS, trust this "
@@ -38,7 +34,7 @@ TLS_PORT = (
 
 
 class ForeignCalls(grpc.GenericRpcHandler):
-    """The last handler of a server: it refuses each method without another handler."""
+    """The last handler of a server: it refuses each method that the other handlers do not serve."""
 
     def __init__(self, clock: Clock, guard: CallGuard, names: Sequence[str]) -> None:
         """Takes in `names` the services of the server."""
@@ -100,7 +96,7 @@ class ForeignConnections:
         self._seen: set[str] = set()
 
     async def run(self) -> None:
-        """Logs them every LOG_INTERVAL_MS until cancelled."""
+        """Logs such connections every LOG_INTERVAL_MS until cancelled."""
         while True:
             await sleep(self._clock, LOG_INTERVAL_MS)
             await self.log_closed()

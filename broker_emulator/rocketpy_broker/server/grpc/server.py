@@ -130,7 +130,7 @@ class GrpcServer:
             ]
         )
         self._port = config.port
-        # The port of TLS; None without TLS, and where `_port` has it.
+        # The port of TLS; None without TLS, and if `_port` itself serves TLS.
         self.tls_port: int | None = None
         self._health = health.aio.HealthServicer()
         self._names = [health.SERVICE_NAME, reflection.SERVICE_NAME]

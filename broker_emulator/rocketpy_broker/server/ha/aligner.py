@@ -34,7 +34,7 @@ def aligned(
     *,
     is_dry: bool,
 ) -> Alignment:
-    """Compares a store with its master at `master` (host:port), and cuts it unless `is_dry`.
+    """Compares a store with the master at `master` (host:port); cuts the store unless `is_dry`.
 
     `connect` returns connections to the master.
 
@@ -65,7 +65,7 @@ async def align_open(
     *,
     is_dry: bool,
 ) -> Alignment:
-    """Aligns an open store as `aligned` does; the store has to be closed then."""
+    """Aligns an open store as `aligned` does; the caller has to close the store afterwards."""
     host, _ = host_and_port(address)
     master = Master(address, connect(address))
     try:
@@ -75,7 +75,7 @@ async def align_open(
     if facts.state is not None and facts.state.store_id != store.store_id:
         raise MasterRefusedError(
             f"it has store {facts.state.store_id:.100}, and the directory has store "
-            f"{store.store_id}: they have nothing in common"
+            f"{store.store_id}: they have nothing in common. Name the master of this store"
         )
     facts.check_role()
     promotion = PromotionFile(store.config.folder)
@@ -94,7 +94,7 @@ async def align_open(
     if is_dry:
         return found
     aligned = found if found.common_end == found.own_end else alignment.cut(found)
-    # The store is a slave's again.
+    # The store belongs to a slave again.
     promotion.follow(facts.epoch, aligned.common_end, clock.now_ms())
     (store.config.folder / "config" / "delayOffset.json").unlink(missing_ok=True)
     reset_progress(store.config.folder / "config")

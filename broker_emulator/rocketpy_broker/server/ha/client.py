@@ -57,7 +57,7 @@ class HaClient(asyncio.Protocol):
     # --- Calls ---
 
     def begin(self, offset: int) -> None:
-        """Asks for the log from `offset` on; 0 asks for the last segment."""
+        """Asks for the log from `offset` on; 0 asks for the master's last segment."""
         self.next_offset = offset
         self.report(offset)
 
@@ -91,7 +91,7 @@ class HaClient(asyncio.Protocol):
             else:
                 self._transport.resume_reading()
         if is_paused:
-            # The master may send; the slave does not listen.
+            # This is no silence of the master: it may send while the slave does not read.
             self._read_ms = self._clock.monotonic_ms()
 
     def close(self) -> None:
@@ -128,12 +128,16 @@ class HaClient(asyncio.Protocol):
             if offset != self.next_offset:
                 self._end(
                     MasterLostError(
-                        f"it sends the log from offset {offset}, and the slave has asked for "
-                        f"{self.next_offset}"
+                        f"it sends the log from offset {offset}, and the slave needs it from "
+                        f"offset {self.next_offset}"
                     )
                 )
             elif not 0 <= size <= FRAME_BYTES_MAX:
-                self._end(MasterLostError(f"it sends a frame of {size} bytes"))
+                self._end(
+                    MasterLostError(
+                        f"it sends a frame of {size} bytes, accepted is 0 to {FRAME_BYTES_MAX}"
+                    )
+                )
             self.heartbeat_end = None if size else offset
             self._left_bytes = size
         return rest[missing:]

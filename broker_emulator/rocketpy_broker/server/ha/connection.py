@@ -1,10 +1,10 @@
 """A master's connection to a slave, for reports and log bytes.
 
 A report is the end of the slave's log, an int64. A frame is the physical offset (int64), the number
-of bytes (int32) and the bytes; one without bytes is a heartbeat. Frames end anywhere, but never
-cross a segment's end. The first report chooses the start; 0 means the last segment. After that the
-last complete report counts. With SYNC_FLUSH slaves get only bytes on this broker's disk. So none is
-ahead of it after a power cut.
+of bytes (int32) and the bytes; one without bytes is a heartbeat. A frame may end within a record,
+but never crosses a segment's end. The first report chooses the start; 0 means the last segment.
+After that the last complete report counts. With SYNC_FLUSH slaves get only bytes on this broker's
+disk. So no slave is ahead of this broker after a power cut.
 Source: DefaultHAConnection, docs/design/cluster.md section 4.1.
 """
 
@@ -40,7 +40,10 @@ class SlaveConnection(asyncio.Protocol):
         clock: Clock,
         closed: Callable[[SlaveConnection, str], None],
     ) -> None:
-        """Takes in `closed` the listener of a lost connection, and the reason if it is ours."""
+        """Takes in `closed` the listener of a lost connection.
+
+        It gets the reason if this side closed the connection, and else an empty text.
+        """
         self._store = store
         self._slaves = slaves
         self._config = config
@@ -112,11 +115,14 @@ class SlaveConnection(asyncio.Protocol):
         positions = self._store.positions()
         if not 0 <= offset <= positions.log_end:
             self.close(
-                f"a slave reports offset {offset}, and this log ends at {positions.log_end}: it "
-                "has another log. Start the slave with an empty store"
+                f"a slave reports offset {offset}, and this log ends at {positions.log_end}: the "
+                "slave has another log. Start it with an empty store"
             )
         elif self.slave is not None and offset > self.slave.next_offset:
-            self.close(f"a slave reports offset {offset}, and got {self.slave.next_offset}")
+            self.close(
+                f"a slave reports offset {offset}, and has got the log up to "
+                f"{self.slave.next_offset}: the slave has another log. Start it with an empty store"
+            )
         elif self.slave is not None:
             self._slaves.reported(self.slave, offset)
         elif 0 < offset < positions.log_begin:
@@ -140,7 +146,7 @@ class SlaveConnection(asyncio.Protocol):
             if piece is None:
                 await self._wake.wait()
                 continue
-            # Beside other clients' work.
+            # Clients' calls have their turns, too.
             await take_slot("ha")
             self._send(piece)
 
@@ -159,7 +165,7 @@ class SlaveConnection(asyncio.Protocol):
         return piece if len(piece) or (size_max and is_due) else None
 
     def _size_max(self) -> int:
-        """Returns the largest size of a frame now, by the limit of a second."""
+        """Returns the largest size of a frame now, by the limit of bytes per second."""
         limit = self._config.bytes_per_second_max
         if limit is None:
             return self._config.batch_bytes

@@ -7,13 +7,13 @@ at once. A connection is closed, whether its client reads or not:
 - MAKING_SECONDS after a request, without a reply;
 - REPLY_SECONDS after a reply that was not read;
 - IDLE_SECONDS after a reply that was read;
-- after more than AHEAD_BYTES_MAX before all requests are answered. Such bytes are headers without
-  end, requests without reads of their replies, or a body that no handler takes.
+- after more than AHEAD_BYTES_MAX that came before all earlier requests were answered. Such bytes
+  are headers without end, requests whose replies are not read, or a body that no handler takes.
 
 A body that a handler takes does not count. Beside the handler's part, aiohttp holds at most twice
-PIECE_BYTES of it, and one receipt of the socket.
+PIECE_BYTES of it, and one read from the socket.
 
-A connection without a client counts until its request has ended.
+A lost connection counts until its running request has ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rocketpy_broker.server.security.tls import HANDSHAKE, TlsPort
 
 CONNECTIONS_MAX, CONNECTIONS_OF_HOST = 64, 32
 REQUEST_SECONDS = 10
-# A snapshot may read many bytes from a slow disk.
+# A reply may need many bytes from a slow disk.
 MAKING_SECONDS = 120
 REPLY_SECONDS = 30
 # Prometheus reuses its connection, usually each 15 to 60 seconds.
@@ -100,7 +100,7 @@ class HttpConnections:
         found = self._of.get(protocol)
         if found is not None:
             found.is_busy, found.body = False, None
-            # Versions of aiohttp queue any number of requests that a client sends ahead.
+            # Some versions of aiohttp queue any number of requests that a client sends ahead.
             if not protocol._messages:  # noqa: SLF001 (there is no other way to count them)
                 found.ahead_bytes = 0
             self._allow(found, IDLE_SECONDS)
@@ -208,7 +208,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _is_in_body(self) -> bool:
         """True if the next bytes are of a body that a handler takes, or may yet take."""
-        # Requests that were received and did not begin.
+        # Requests that were received, and that no handler has yet.
         waiting = self.protocol._messages if self.protocol is not None else ()  # noqa: SLF001
         body = waiting[-1][1] if waiting else self.body
         return body is not None and not body.is_eof()

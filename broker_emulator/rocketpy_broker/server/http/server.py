@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 # The limit of a request's line, and of each header field.
 LINE_BYTES_MAX = 8_190
-# The grace time for running requests, and again for their ends.
+# The grace time for running requests, and once more for cancelled ones.
 STOP_SECONDS = 0.5
 _READS = frozenset({"GET", "HEAD"})
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

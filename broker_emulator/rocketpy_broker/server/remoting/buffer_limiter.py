@@ -7,13 +7,13 @@ from collections.abc import Collection
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.remoting.connection import RemotingConnection
 
-# While all connections have more unread bytes than UNREAD_BYTES_MAX, each is refused answers that
-# give it more than LARGE_ANSWER_BYTES. The sum is SUM_MS old at most.
+# While all connections together have more than UNREAD_BYTES_MAX unread bytes, a connection gets no
+# answer that gives it more than LARGE_ANSWER_BYTES of them. The sum is SUM_MS old at most.
 LARGE_ANSWER_BYTES, UNREAD_BYTES_MAX, SUM_MS = 65_536, 256 << 20, 10
 
 
 class RemotingBufferLimiter:
-    """The sum of unread bytes, renewed when the answers since the last one reach the limit.
+    """The sum of unread bytes: answers are added to it, and at the limit it is measured again.
 
     So it costs nothing while peers read.
     """
@@ -25,7 +25,7 @@ class RemotingBufferLimiter:
         self._bytes, self._next_sum_ms = 0, 0.0
 
     def try_reserve(self, connection: RemotingConnection, size: int) -> bool:
-        """Takes in the size of an answer; False if it is not to be sent."""
+        """Adds the size of an answer; False if the answer must not be sent."""
         self._bytes += size
         if self._bytes > UNREAD_BYTES_MAX:
             now_ms = self._clock.monotonic_ms()

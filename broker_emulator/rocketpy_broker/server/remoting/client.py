@@ -1,8 +1,8 @@
 """A connection of the broker to another server.
 
 The server, such as a name server, may be slow, hostile or gone. So each step has a time limit, and
-an answer beyond its limit ends the connection. Names are resolved by a daemon thread, which delays
-neither the event loop nor the end of the process.
+an answer beyond its limit ends the connection. A daemon thread resolves names: it delays neither
+the event loop nor the end of the process.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONNECT_MS_MAX = 5_000
 # RocketMQ's brokers give a registration 24 s.
 ANSWER_MS_MAX = 10_000
 ANSWER_BYTES_MAX = 4 << 20
-# Requests of the server, which this client refuses.
+# Requests of the server at a time; this client refuses all of them.
 RUNNING_MAX = 1
 
 
@@ -137,7 +137,7 @@ class RemotingClient:
     ) -> RemotingCommand:
         """Returns the answer to a request, with any code.
 
-        Raises NotConnectedError. A server without an answer in `limit_ms` loses the connection.
+        Raises NotConnectedError. The connection ends if there is no answer within `limit_ms`.
         """
         connection = self._open_connection()
         fields = EXCHANGES[code].request.encode(header)
@@ -230,7 +230,8 @@ def _reason(error: Exception, limit_ms: float) -> str:
         return _late(limit_ms)
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"its certificate is not accepted ({error.verify_message}); check --name-server-tls-ca"
+            f"its certificate is not accepted ({error.verify_message}); check "
+            "--name-server-tls-ca, or --tls-ca of `rocketpy store align`"
         )
     if isinstance(error, ssl.SSLError):
         return f"the TLS handshake failed ({error.reason}); check that it serves TLS"

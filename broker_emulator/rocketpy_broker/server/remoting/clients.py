@@ -103,7 +103,7 @@ class RemotingClients:
         link = self._links.get(client_id)
         if link is None:
             raise ConsumerNotOnlineError(
-                f"the client {client_id!r} not online; start it, or check its heartbeats"
+                f"the client {client_id!r} is not online; start it, or check its heartbeats"
             )
         return await link.connection.ask(command, self._clock, ANSWER_MS_MAX)
 

@@ -1,4 +1,4 @@
-"""A connection of the remoting server: frames in, commands out.
+"""A connection of remoting: frames in, commands out.
 
 Reading pauses while the peer does not read its answers, or too many of its requests wait. It also
 pauses while a large frame waits for a place. So a peer delays itself alone.
@@ -31,7 +31,8 @@ from rocketpy_proto.remoting import (
 if TYPE_CHECKING:
     from rocketpy_broker.server.security.tls import TlsPort
 
-# Longer headers would hold the event loop while they are parsed; RocketMQ's properties have 32 KiB.
+# Longer headers would hold the event loop while they are parsed; RocketMQ's properties have at most
+# 32 KiB.
 HEADER_BYTES_MAX = 131_072
 # A larger frame needs a place before the rest of it is read: see `ConnectionOwner.large_frame`.
 SMALL_FRAME_BYTES = 131_072
@@ -43,14 +44,14 @@ REQUESTS_PER_TURN = 64
 SENT_BYTES_MIN = 65_536
 READ_BYTES = 65_536
 OPAQUE_MAX = (1 << 31) - 1
-# A TLS handshake record, of which a frame's size would be too large.
+# The start of a TLS handshake, which would be too large as the size of a frame.
 TLS_BEGIN = b"\x16\x03"
 _NO_TLS = RemotingFormatError(
     "frame",
     "it is TLS, which this port does not serve: connect in plaintext, or start the server with "
     "--tls-certificate or --tls-self-signed",
 )
-# Unread answers from which on no more requests are read.
+# Bytes of unread answers from which on no more requests are read.
 UNREAD_BYTES_MAX = 1 << 20
 
 
@@ -84,7 +85,7 @@ class NoAnswerError(BrokerError):
 
 
 class ConnectionOwner(Protocol):
-    """The server, as its connections see it."""
+    """The server or client, as its connections see it."""
 
     def opened(self, connection: RemotingConnection) -> bool:
         """Takes in a new connection; False closes it."""
@@ -127,7 +128,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._owner = owner
         self._buffer = memoryview(buffer)
         self._decoder = FrameDecoder(frame_bytes_max, HEADER_BYTES_MAX)
-        # With the bytes of their frames.
+        # Requests, each with the bytes of its frame.
         self._waiting: deque[tuple[RemotingCommand, int]] = deque()
         self._waiting_bytes = 0
         self._running, self._running_max = 0, running_max
@@ -215,7 +216,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._handle()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Ends the requests that need an answer; one-way requests are done."""
+        """Ends the requests that need an answer; waiting one-way requests are still handled."""
         self._transport = None
         self._drained.set()
         self._waiting = deque(each for each in self._waiting if each[0].is_one_way)
@@ -227,7 +228,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._owner.closed(self)
 
     def _cancel_some(self) -> None:
-        """Cancels the work that ends with the connection, a turn's worth in a pass of the loop."""
+        """Cancels the work that ends with the connection, REQUESTS_PER_TURN in one pass."""
         for _ in range(min(REQUESTS_PER_TURN, len(self._cancelled_at_end))):
             self._cancelled_at_end.pop().cancel()
         if self._cancelled_at_end:
@@ -380,9 +381,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._handle()
 
     def _handle(self) -> None:
-        """Hands over the next requests, a turn's worth; the rest waits for the next pass.
+        """Hands over the next REQUESTS_PER_TURN requests; the rest waits for the next pass.
 
-        Sends what they were answered at once, before it may be more than the peer reads.
+        Sends their immediate answers meanwhile, so a peer that does not read them ends the turn.
         """
         self._is_handling = True
         left = 0 if self._is_turn_due else REQUESTS_PER_TURN

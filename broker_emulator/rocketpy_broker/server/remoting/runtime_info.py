@@ -117,7 +117,7 @@ class RuntimeInfo:
             "getMissTps": _rates(missed),
             "getTotalTps": _rates([sum(each) for each in zip(found, missed, strict=True)]),
             "getTransferredTps": transferred,
-            # The spelling of 4.9.
+            # The spelling of RocketMQ 4.9.
             "getTransferedTps": transferred,
         }
 

@@ -3,8 +3,9 @@
 A processor answers a request at once, or returns a coroutine or a `Deferred` for an answer that
 comes later. A `Prompt` coroutine begins at once; other ones begin in the next pass of the loop.
 Answers of one connection come in any order. Unexpected errors are logged and answered with
-SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection without a
-byte for two minutes is closed, and so is one with malformed bytes, as RocketMQ does.
+SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection is closed
+after two minutes without a byte, a running request or an unread answer. Malformed bytes close it,
+too, as in RocketMQ.
 Source: NettyRemotingServer, docs/design/remoting.md section 1.4.
 """
 
@@ -45,15 +46,15 @@ from rocketpy_proto.remoting import (
 from rocketpy_proto.remoting.fields import decode_bounded_body
 
 logger = logging.getLogger(__name__)
-# A connection without a byte in either direction is closed.
+# The time without a byte in either direction after which an idle connection is closed.
 IDLE_MS_MAX = 120_000
 # Large frames that are received at a time, up to 26 MiB of memory each. The time for one is limited
 # while another connection waits for a place.
 LARGE_FRAMES_MAX = 8
 CROWDED_MS_MAX = 20_000
 INTERVAL_MS = 5_000
-# A body up to this size takes few milliseconds to decode. A client's body that is not plain JSON
-# takes up to 20 ms. A list of such text takes half a second in a thread.
+# Bytes of a body that takes a few ms to decode. The most bytes of a body that is not plain JSON,
+# which takes 20 ms; and of such a list of topics, which takes half a second in a thread.
 SMALL_BODY_BYTES, LENIENT_BODY_BYTES, LENIENT_LIST_BYTES = 16_384, 65_536, 1 << 20
 # The time in which all connections hand over requests in one pass of the loop.
 PASS_MS = 5

@@ -60,7 +60,7 @@ async def test_a_reset_shows_what_it_will_do_and_then_does_it(
     assert f"Messages read again {figures}" in page.text
     assert await offsets(running) == [2, -1]
     done = await browser.done(path)
-    assert "The group's place is moved." in done.text
+    assert "The group's offsets are reset." in done.text
     assert await offsets(running) == after
 
 

@@ -1,8 +1,8 @@
 """The stream of settings and commands between a client and the broker.
 
-A stream belongs to the client id of its headers, from its first moment. Each settings command gets
-an answer. The newest answer is sent again REPEAT_MS after the first one: the SDK for Node.js may
-miss that while it starts. Checks of transactions and commands of tools go down the stream. The
+A stream belongs to the client id of its headers from its start. Each settings command gets an
+answer. The newest answer is sent again REPEAT_MS after the first one: the SDK for Node.js may miss
+the first one while it starts. Checks of transactions and commands of tools go down the stream. The
 broker ends a stream with gRPC's OK: an error would end a process of that SDK.
 Source: ClientActivity#telemetry, docs/design/grpc_v2_semantics.md section 4.
 """
@@ -127,8 +127,8 @@ class TelemetryServicer:
     async def _write_notices(
         self, caller: RequestContext, stream: ClientStream, write: Write, over: asyncio.Future[None]
     ) -> None:
-        """Writes the checks of a client until its stream ends."""
-        # The client has a newer stream, or was silent for too long.
+        """Writes the transaction checks for a client until its stream ends."""
+        # NoticesEndedError: the client has a newer stream, or was silent for too long.
         with contextlib.suppress(NoticesEndedError):
             while (notice := await stream.next()) is not None:
                 if notice.HasField("check_transaction"):
@@ -137,7 +137,7 @@ class TelemetryServicer:
 
 
 def _recovery(caller: RequestContext, check: groups_pb2.CheckTransaction) -> TelemetryCommand:
-    """Returns the command that asks a producer for the end of a transaction."""
+    """Returns the command that asks a producer to commit or roll back a transaction."""
     record = decode_record(check.record).record
     transaction_id = TransactionId(
         check.transaction_id, check.commit_log_offset, check.queue_offset

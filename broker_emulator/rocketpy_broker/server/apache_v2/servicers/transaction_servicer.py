@@ -38,9 +38,12 @@ class TransactionServicer:
         name = caller.name_of(request.topic)
         check_topic(name)
         if is_blank(request.transaction_id):
-            raise StatusError(v2.INVALID_TRANSACTION_ID, "the transaction id is blank; send it")
+            raise StatusError(
+                v2.INVALID_TRANSACTION_ID,
+                "the transaction id is blank; send the id that the broker returned for the message",
+            )
         if request.resolution == v2.TRANSACTION_RESOLUTION_UNSPECIFIED:
-            # The broker's check asks again.
+            # The broker asks again with its next check.
             return service_pb2.EndTransactionResponse()
         resolution = _RESOLUTIONS.get(request.resolution)
         if resolution is None:
@@ -52,8 +55,8 @@ class TransactionServicer:
         if request.message_id not in {"", found.message_id}:
             raise StatusError(
                 v2.INVALID_TRANSACTION_ID,
-                f"transaction id {request.transaction_id!r:.200} is not one of message "
-                f"{request.message_id!r:.200}; send both from the answer to the send",
+                f"transaction id {request.transaction_id!r:.200} does not belong to message "
+                f"{request.message_id!r:.200}; send both ids that the broker returned for it",
             )
         await self._transactions.end(
             transactions_pb2.EndTransactionRequest(

@@ -1,8 +1,8 @@
 """Answers of the contract's methods as JSON.
 
 Each step of the encoding takes about a millisecond. The bodies of an answer's messages take at most
-BODIES_BYTES_MAX. A body beyond is cut, and `bodyIsCut` marks it; a request for the message alone
-shows more of it.
+BODIES_BYTES_MAX. A body beyond this limit is cut, and `bodyIsCut` marks it. A request for the
+message alone shows more of it.
 """
 
 from __future__ import annotations
@@ -109,14 +109,14 @@ async def _messages(answer: Any) -> AsyncIterator[bytes]:
 
 
 def message_json(message: StoredMessage, body_bytes_max: int) -> tuple[bytes, int]:
-    """Returns a message as JSON, with at most `body_bytes_max` of its body, and the body's bytes.
+    """Returns a message as JSON, and the number of body bytes in it: at most `body_bytes_max`.
 
     Any thread may call it.
     """
     head = head_of(message)
     content, error = b"", None
     if body_bytes_max:
-        # A bomb is inflated as far as it is shown.
+        # Only the part that is shown is inflated: the body may be a decompression bomb.
         stored = message.stored_body, message.sys_flag
         content, error = inflated_or_stored(*stored, body_bytes_max)
     shown = cut_body(content, body_bytes_max)

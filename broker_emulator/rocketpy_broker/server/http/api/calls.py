@@ -34,12 +34,12 @@ _WITHOUT_FAULT = frozenset(
 )
 
 
-# Sends of dead letters that are noted; each takes about 150 bytes.
+# Sends of dead letters that are remembered; each takes about 150 bytes.
 RESENDS_MAX = 20_000
 
 
 class RefusedCallError(BrokerError):
-    """The error that a method has answered."""
+    """An error that a method has returned."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
@@ -108,14 +108,14 @@ class Resends:
         self._sent_ms: OrderedDict[int, int] = OrderedDict()
 
     def add(self, log_offset: int, now_ms: int) -> None:
-        """Notes the send of a letter or of a changed copy; drops the oldest beyond the limit."""
+        """Remembers the send of a letter or an edited copy; forgets the oldest beyond the limit."""
         self._sent_ms[log_offset] = now_ms
         self._sent_ms.move_to_end(log_offset)
         if len(self._sent_ms) > RESENDS_MAX:
             self._sent_ms.popitem(last=False)
 
     def sent_ms(self, log_offset: int) -> int | None:
-        """Returns the time of a letter's last send; None if none is noted."""
+        """Returns the time of a letter's last send; None if none is remembered."""
         return self._sent_ms.get(log_offset)
 
 
@@ -132,21 +132,21 @@ class InnerCalls:
         ]
 
     async def authenticate(self, caller: HttpCaller, rpc: str) -> None:
-        """Returns for a known user, after the wait for earlier failures.
+        """Returns if the user is known, after the delay for earlier failures.
 
-        `call` checks the user again, and its permissions. Raises UnauthenticatedError.
+        `call` checks the user again, and the user's permissions. Raises UnauthenticatedError.
         """
         if self._access is not None:
             await self._access.admitted(_method(rpc), caller.metadata, caller.peer)
 
     async def rights(self, caller: HttpCaller) -> Rights:
-        """Returns the permissions of a user, as `authenticate`. Raises UnauthenticatedError."""
+        """Returns a user's permissions, delayed as a call is. Raises UnauthenticatedError."""
         if self._access is None:
             return Rights()
         return await self._access.rights(caller.metadata, caller.peer)
 
     async def call(self, caller: HttpCaller, rpc: str, request: Message) -> Any:
-        """Returns the answer of a method, of a stream its first one. Raises RefusedCallError."""
+        """Returns the answer of a method, or the first one of a stream. Raises RefusedCallError."""
         described = method_of(rpc)
         details: Any = _Details(_method(rpc))
         handler: Any = next(found for each in self._handlers if (found := each.service(details)))

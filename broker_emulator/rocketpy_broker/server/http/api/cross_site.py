@@ -1,9 +1,9 @@
-"""Refusals of requests by pages of other sites.
+"""Refusals of requests that pages of other sites send.
 
 A page may make its reader's browser send a request, with the reader's password. The browser shows
 the page no answer, since no header of ours allows that. By DNS rebinding, a page could give its own
-name the broker's address. Its site would then be the broker's. `HostRule` refuses such names; a
-page cannot choose an address, or a name without a dot.
+name the broker's address. The browser would then take the broker for the page's own site.
+`HostRule` refuses such names; a page cannot choose an address, or a name without a dot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ForeignSiteError(AccessDeniedError):
 
 
 class ContentTypeError(ParameterIllegalError):
-    """A body that is no plain JSON by its header; nothing was done."""
+    """A body whose header does not name uncompressed JSON; nothing was done."""
 
     def __init__(self, value: str, header: str = "Content-Type", accepted: str = JSON_TYPE) -> None:
         super().__init__(f"header {header}", value, accepted)
@@ -41,8 +41,8 @@ class ContentTypeError(ParameterIllegalError):
 class HostRule:
     """The names by which clients may call the broker.
 
-    With `is_local` it listens on loopback only. `names` are its own. A broker with users needs no
-    rule: a browser does not send a password to another name.
+    With `is_local` the broker listens on loopback only. `names` are the broker's own. A broker with
+    users needs no rule: a browser does not send a password to another name.
     """
 
     is_local: bool
@@ -75,7 +75,7 @@ def check_site(headers: Mapping[str, str], rule: HostRule) -> None:
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
-    """Raises ContentTypeError unless an action has the type that no form of a page can have.
+    """Raises ContentTypeError unless an action's body is JSON, which no form of a page can send.
 
     A compressed body is not inflated, so it is refused, too.
     """

@@ -37,7 +37,7 @@ from rocketpy_proto.rocketpy.v1.broker_pb2 import PullRequest
 
 # Bytes of a request's body.
 BODY_BYTES_MAX = 16 << 10
-# Answers of several MiB that are made and read at a time, in all and of one address; more wait.
+# Answers of several MiB that are made or read at a time, in all and of one address; more wait.
 LARGE_ANSWERS_MAX, LARGE_ANSWERS_OF_HOST = 8, 4
 STATUS_OF: dict[int, HTTPStatus] = {
     ResponseCode.INVALID_PARAMETER: HTTPStatus.BAD_REQUEST,
@@ -78,7 +78,7 @@ class JsonApi:
     """The routes below PREFIX."""
 
     def __init__(self, calls: InnerCalls, clock: Clock, hosts: HostRule) -> None:
-        """Takes the clock of messages."""
+        """Takes in `clock` the clock of message times."""
         self._calls = calls
         self._clock = clock
         self.hosts = hosts
@@ -115,11 +115,11 @@ class JsonApi:
             if route.is_action:
                 check_content_type(request.headers)
             caller = caller_of(request)
-            # First of all: a guess of a secret key waits, and must hold nothing of other clients.
+            # First of all: a wrong secret key is delayed, and must take no place of other clients.
             await self._calls.authenticate(caller, route.rpc)
             body = await body_of(request, BODY_BYTES_MAX)
             if has_messages(route.answer) or route.is_unpaged:
-                # Until the client has read the answer.
+                # The place is held until the client has read the answer.
                 await stack.enter_async_context(self._answers.acquire(host_of(caller.peer), 1))
             sending = ApiSender(self._calls, caller, self._clock.now_ms())
             if route.sends is Sends.BODY:

@@ -205,7 +205,7 @@ def _answer(route: Route, components: dict[str, Schema]) -> Schema:
 
 
 def _component(kind: type[Message], components: dict[str, Schema]) -> Schema:
-    """Adds the schema of messages of a type in answers; returns its reference."""
+    """Adds the schema of a message type in answers; returns a reference to it."""
     name = kind.DESCRIPTOR.name
     if name not in components:
         properties: dict[str, Schema] = {}

@@ -1,4 +1,4 @@
-"""Requests of the contract from HTTP requests."""
+"""Conversion of HTTP requests into requests of the contract."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _fill(request: Message, route: Route, given: Mapping[str, object]) -> None:
         descriptor = known[key]
         choice = descriptor.containing_oneof
         if choice is not None and len(choice.fields) > 1 and message.WhichOneof(choice.name):
-            accepted = f"one of {', '.join(map(key_of, choice.fields))}"
+            accepted = f"only one of {', '.join(map(key_of, choice.fields))}"
             raise ParameterIllegalError("field", key, accepted)
         _set(message, descriptor, value)
 

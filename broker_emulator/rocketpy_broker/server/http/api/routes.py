@@ -24,8 +24,9 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, groups_pb2, transa
 
 PREFIX = "/api/v1"
 OFFSET_MAX = (1 << 63) - 1
-# Entries of a list, and messages of a range, without a number in the request, and at most.
+# Entries of a list whose request has no number, and the most entries or messages of an answer.
 PAGE_COUNT, PAGE_COUNT_MAX = 100, 1_000
+# Messages of a range whose request has no end.
 MESSAGES_COUNT = 32
 # Bytes of records that a range of messages takes from the log; the first message has no limit.
 RANGE_BYTES_MAX = 256 << 10
@@ -47,7 +48,7 @@ def method_of(rpc: str) -> MethodDescriptor:
 
 
 class Sends(Enum):
-    """Messages that a route sends: one of the body, or a dead letter of the request."""
+    """The message that a route sends: that of the body, or a dead letter that the path names."""
 
     BODY = "body"
     DEAD_LETTER = "dead letter"
@@ -57,7 +58,7 @@ class Sends(Enum):
 class Route:
     """A route: its HTTP method and path, the method of the contract, and the request's fields.
 
-    - `places`: fields of the path's places that have other names there.
+    - `places`: fields by the path's places, where the two have different names.
     - `query`: fields that the query may have. `fixed`: fields with the same value in each request.
     - `body`: the field whose message the body has; "" is the request itself, None is no body.
     - `entry`: the answer is the first entry of this list.
@@ -89,7 +90,7 @@ class Route:
 
     @property
     def is_action(self) -> bool:
-        """True if it may change something; an API that only reads refuses it."""
+        """True if it may change something; its body has to be JSON by its header."""
         return self.method != "GET"
 
     @cached_property
@@ -313,7 +314,7 @@ ACTIONS = (
         "POST",
         "/broker/promote",
         "Admin/Promote",
-        "Make a slave a master; `force` does so although its master serves it",
+        "Make a slave a master; `force` does so even while it is connected to its master",
         ("force", "broker_role"),
     ),
     Route(

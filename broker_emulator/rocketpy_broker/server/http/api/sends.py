@@ -1,6 +1,6 @@
-"""Sends of messages, and of dead letters once more.
+"""Sends of messages, and repeated sends of dead letters.
 
-A message's JSON is as in a line of `rocketpy message send --file`.
+A message's JSON is that of a line of `rocketpy message send --file`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ApiSender:
     async def send(
         self, topic: str, message: OutgoingMessage, producers: str = "", *, is_open: bool = False
     ) -> SentMessage:
-        """Sends a message; with a producer group in a transaction, which may stay open."""
+        """Sends a message; with a producer group, in a transaction, which may stay open."""
         check_message(topic, message)
         request, msg_id = append_request(topic, message, self.now_ms, producers)
         if producers and not is_open:
@@ -73,7 +73,7 @@ class ApiSender:
     async def dead_letter(
         self, group: str, asked: broker_pb2.PullRequest, to: str | None = None
     ) -> bytes:
-        """Sends a dead letter to a topic, or to that of its first send; returns its place."""
+        """Sends a dead letter to a topic, or that of its first send; returns the copy's place."""
         letter = await self.letter(group, asked)
         topic = to or topic_of_copy(letter, group)
         return _json(topic, await self.copy(topic, letter))
@@ -87,7 +87,7 @@ class ApiSender:
         return Message.of(decode_record(pulled.records).record)
 
     async def copy(self, topic: str, letter: Message) -> SentMessage:
-        """Sends a copy of a dead letter as its topic's message type requires."""
+        """Sends a copy of a dead letter to a topic, as the topic's message type requires."""
         rules = await self._rules(topic)
         is_transaction = rules.message_type == TRANSACTION
         producers = producer_group(letter) if is_transaction else ""

@@ -1,4 +1,4 @@
-"""The console's files for browsers: style, program, and htmx with its licence.
+"""The console's files for browsers: style, program, icon, and htmx.
 
 They are read once. Their addresses have a hash of their content, so browsers keep them.
 """

@@ -1,6 +1,6 @@
-"""The console over HTTP: pages, actions and the files of its browsers.
+"""The console over HTTP: pages, actions, and the files for browsers.
 
-A page is made of the answers of the contract's methods, so it has a client's limits and
+A page is made from the answers of the contract's methods, so it has a client's limits and
 permissions. An action is a posted form with the token of `tokens`. The browser then gets the page
 of its result, or the form with its values and an error.
 """
@@ -48,7 +48,7 @@ from rocketpy_broker.server.security.permissions import Permissions, Principal, 
 from rocketpy_broker.server.security.rocketpy_v1_access import Rights
 from rocketpy_proto.model.codes import ResponseCode
 
-# Pages that are made and read at a time, in all and of one address; more wait.
+# Pages that are made or read at a time, in all and of one address; more wait.
 PAGES_AT_A_TIME, PAGES_OF_HOST = 16, 8
 FIELDS_MAX = 1_100
 # Bytes of a form as it is sent; longer ones than SMALL_FORM_BYTES are read on a thread.
@@ -60,7 +60,7 @@ HEADERS = {
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
-    # Without its own address a browser sends the origin of a form as `null`.
+    # With `no-referrer` a browser would send `null` as the origin of a form.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -96,7 +96,7 @@ class Console:
         broker_name: str,
         mode: ConsoleMode = ConsoleMode.ON,
     ) -> None:
-        """Takes the clock of messages."""
+        """Takes in `clock` the clock of message times."""
         self._calls = calls
         self._clock = clock
         self.hosts = hosts
@@ -128,11 +128,11 @@ class Console:
             async with AsyncExitStack() as stack:
                 try:
                     check_site(request.headers, self.hosts)
-                    # First of all: a guess of a secret key waits, and must hold no place.
+                    # First of all: a wrong secret key is delayed, and must hold no place.
                     rights = await self._calls.rights(caller)
-                    # Nor may a slow body.
+                    # A slow body must hold no place, either.
                     body = await body_of(request, FORM_BYTES_MAX)
-                    # Until the client has read the page.
+                    # The place is held until the client has read the page.
                     await stack.enter_async_context(self._places.acquire(host_of(caller.peer), 1))
                     answer = await work(request, self._asked(request, rights), body)
                 except BrokerError as error:
@@ -195,9 +195,9 @@ class Console:
         entered: Entered,
         error: BrokerError | None,
     ) -> web.Response:
-        """Returns a page; with an error that of a form which was refused."""
+        """Returns a page; `error` is that of a refused form, which the page shows again."""
         values = dict(await page.values(asked))
-        # An error of the page's query, which a form may have, too.
+        # Some pages have a form in their query, which may have an error, too.
         refusal: Any = error or values.pop(REFUSAL, None)
         cookie = request.cookies.get(COOKIE, "")
         value = self._tokens.value(cookie)
@@ -280,7 +280,7 @@ def _fields(body: bytes) -> dict[str, list[str]]:
 
 
 async def _asset(request: web.Request) -> web.Response:
-    """Returns a file; a browser keeps it, since its address has its hash."""
+    """Returns a file; a browser may keep it, since its address has its hash."""
     found = assets().get(request.match_info["name"])
     if found is None:
         raise web.HTTPNotFound

@@ -40,7 +40,10 @@ class JsonNode:
 
 @dataclass(frozen=True, slots=True)
 class BodyView:
-    """The views of a body: text and JSON are None where it is neither. `error` as in Message."""
+    """The views of a body: `text` and `json` are None for another content.
+
+    `error` is the `body_error` of Message.
+    """
 
     text: str | None
     json: JsonNode | None
@@ -76,7 +79,7 @@ def row_of(message: Message, size: int) -> dict[str, Any]:
 def body_view(message: Message) -> BodyView:
     """Returns the views of a message's body. Any thread may call it."""
     stored = message.stored_body
-    # A bomb is inflated as far as it is shown.
+    # Only the part that is shown is inflated: the body may be a decompression bomb.
     content, error = inflated_or_stored(stored, message.sys_flag, TEXT_BYTES_MAX)
     shown = cut_body(content, TEXT_BYTES_MAX)
     is_cut = len(shown) < len(content)
@@ -124,7 +127,7 @@ class _Nodes:
         self._left = NODES_MAX
 
     def node(self, name: str, value: object, depth: int) -> JsonNode:
-        """Returns the node of a value, which is at a depth."""
+        """Returns the node of a value at a depth of nesting."""
         self._left -= 1
         if isinstance(value, dict):
             named = ((_quoted(key), each) for key, each in value.items())

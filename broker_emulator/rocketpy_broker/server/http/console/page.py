@@ -22,10 +22,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: the values for its template come from `values`, which raises BrokerError.
+    """A page: the values for its template come from `values`, which may raise BrokerError.
 
-    With `act` the page is a form, which is posted to the same path; a console that only reads has
-    it not. `act` raises BrokerError. The form is then shown again with the error and its fields,
+    With `act` the page is a form, which is posted to the same path; a read-only console lacks the
+    page. `act` may raise BrokerError. The form is then shown again with the error and its fields,
     which replace its query.
     """
 
@@ -35,7 +35,7 @@ class Page:
     act: Callable[[PageRequest], Awaitable[Done]] | None = None
 
 
-# The value of a page for the error of a form in its query.
+# The key, in the values of a page, of an error in its query.
 REFUSAL = "refusal"
 
 
@@ -70,7 +70,7 @@ NOTICES: Mapping[str, str] = {
     "resent": "The messages are sent again. They stay here as dead letters.",
     "resent-copy": "The copy is sent. The dead letter stays here.",
     "resent-partly": "The first messages are sent again. The rest is left: go on here.",
-    "reset": "The group's place is moved.",
+    "reset": "The group's offsets are reset.",
     "sent": "The message is sent.",
     "topic-changed": "The topic is changed.",
     "topic-created": "The topic is created.",

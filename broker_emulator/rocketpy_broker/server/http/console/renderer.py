@@ -1,7 +1,7 @@
 """Templates and the filters that write figures in them.
 
-All text is escaped by the templates' language. Jinja and the templates are loaded on a thread at
-their first use: that takes up to 100 ms.
+Jinja escapes all text. Jinja and the templates are loaded on a thread at their first use: that
+takes up to 100 ms.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from rocketpy_broker.server.http.api.routes import method_of
 from rocketpy_broker.server.security.rocketpy_v1_access import Rights
 from rocketpy_proto.model.codes import ResponseCode
 
-# As many digits as all values of 63 bits have.
+# All numbers of 18 digits fit into 63 bits.
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _ZONE = re.compile(r"([zZ]|[+-][0-9]{2}:?[0-9]{2})$")
 NUMBER_MAX, INT_MAX = 10**18 - 1, (1 << 31) - 1
@@ -53,7 +53,7 @@ class PageRequest:
     def may(self, rpc: str, **fields: object) -> bool:
         """True if the user may call a method with a request of these fields.
 
-        A request without a name applies to any name.
+        Without the name of a topic or group, the permission for one of them is enough.
         """
         request = GetMessageClass(method_of(rpc).input_type)(**fields)
         return self.rights.allows(rpc, request)
@@ -100,7 +100,7 @@ def number_of(name: str, text: str, number_max: int = NUMBER_MAX) -> int:
 
 
 def time_of(name: str, text: str) -> datetime:
-    """Returns a time, which is in UTC without a zone. Raises ParameterIllegalError."""
+    """Returns a time; a text without a zone is in UTC. Raises ParameterIllegalError."""
     try:
         zoned = text if _ZONE.search(text) else f"{text}Z"
         return parsed_time(zoned)

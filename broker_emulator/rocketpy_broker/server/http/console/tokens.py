@@ -1,4 +1,4 @@
-"""Tokens that prove the console as a form's origin.
+"""Tokens that prove that a form is from the console.
 
 A browser has a random value in a cookie, and each form has that value's token. A page of another
 site cannot read the cookie, so it cannot make the token. The cookie has no rights of its own. The

@@ -1,4 +1,4 @@
-"""Trends of the last hour, as lines whose places are times."""
+"""Trends of the last hour, as lines over time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 # A longer time between the ends of two minutes is a gap.
 GAP_MS = 1.5 * MINUTE_MS
-# Width and height of the box.
+# Width and height of the drawing.
 WIDTH, HEIGHT = 120, 24
 
 
@@ -46,7 +46,7 @@ def lines(points: Iterable[Point], now_ms: int) -> list[str]:
 
 def _line(part: list[Point], now_ms: int, highest: int) -> str:
     if len(part) == 1:
-        # A minute alone is as long as a minute.
+        # A single point becomes a line that is one minute long.
         part = [Point(part[0].end_ms - MINUTE_MS, part[0].value), *part]
     places = []
     for each in part:

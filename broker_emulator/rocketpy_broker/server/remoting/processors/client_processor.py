@@ -1,8 +1,8 @@
 """Clients of groups: heartbeats, members, connections, queue locks.
 
 A RocketMQ client sends a heartbeat with all its groups every 30 seconds. The client service has the
-rules. A group that it refuses is left out, and the remark of the answer names it; a heartbeat
-without another group is refused.
+rules. A group that it refuses is left out, and the remark of the answer names the first one. A
+heartbeat is refused if all its groups are.
 Source: ClientManageProcessor, ConsumerManageProcessor, docs/design/remoting.md sections 2.8, 4.4
 and 4.5.
 """
@@ -35,7 +35,7 @@ CONNECTIONS_A_SLOT, SUBSCRIPTIONS_A_SLOT = 1_000, 100
 
 
 class ClientProcessor:
-    """The processor of heartbeats, of questions about groups' members, and of queue locks."""
+    """The processor of heartbeats, of queries of groups' members, and of queue locks."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class ClientProcessor:
         self._filters.filter_of(FilterText(wanted.expression_type, wanted.expression))
         return request.answer()
 
-    # --- Questions ---
+    # --- Queries ---
 
     def _members(self, request: Request) -> RemotingCommand:
         ids = self._clients.member_ids(request.header.consumer_group)

@@ -1,6 +1,7 @@
 """Requests that the broker forwards to a client.
 
-The client's answer is the answer. A client of RocketMQ's SDKs gets them on its telemetry stream.
+The broker returns the client's answer. A client of RocketMQ's gRPC SDKs gets such requests on its
+telemetry stream.
 Source: AdminBrokerProcessor#callConsumer, Broker2Client, docs/design/remoting.md section 6.1.
 """
 
@@ -42,7 +43,7 @@ from rocketpy_proto.remoting.headers.clients import (
 )
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
-# Clients that are asked in one scheduler slot: some ms. A group has a limit of members.
+# Clients that are asked in one scheduler slot: some ms. The members of a group are limited, too.
 CLIENTS_A_SLOT = 100
 
 

@@ -84,7 +84,7 @@ class GroupProcessor:
     # --- Configuration ---
 
     async def _update(self, request: Request) -> RemotingCommand:
-        """Creates a group or replaces all of its fields but the unknown ones."""
+        """Creates a group, or replaces all its fields except the attributes."""
         body: SubscriptionGroupConfig = await request.bounded_body(LENIENT_BODY_BYTES)
         if body.attributes:
             raise ParameterIllegalError("attributes", dict(body.attributes), "none")
@@ -98,7 +98,7 @@ class GroupProcessor:
         return request.answer()
 
     async def _delete(self, request: Request) -> RemotingCommand:
-        """Deletes a group with or without members; its topics stay. A missing one is deleted."""
+        """Deletes a group, even with members; its topics stay. A missing one counts as deleted."""
         header: DeleteGroupRequest = request.header
         await self._admin.remove(
             header.group_name, keep_topics=True, keep_offsets=not header.is_offset_cleaned

@@ -1,6 +1,6 @@
 """Pulls of RocketMQ's clients.
 
-Each answer has the first part of a pull.
+The pull service yields several parts; the answer has the first one.
 Source: PullMessageProcessor, docs/design/remoting.md section 2.5.
 """
 
@@ -29,8 +29,8 @@ from rocketpy_proto.remoting.headers.pulls import (
     PullMessageResponse,
 )
 
-# Values of maxMsgBytes that ask for large answers. Java's push consumers of 5.x send 256 KiB, and
-# its pull consumers the largest value.
+# Values of maxMsgBytes that ask for large answers. Two defaults do not: Java's push consumers of
+# 5.x send 256 KiB, and its pull consumers the largest int.
 LARGE_ANSWERS = range((256 << 10) + 1, (1 << 31) - 1)
 
 

@@ -1,7 +1,7 @@
 """Replies of request-reply messages, which the broker sends on to the requester.
 
-The client of the requester is named by a property of the reply. The reply is stored first, as
-RocketMQ's brokers do by default. Its sender gets an error if the requester did not take it.
+A property of the reply names the requester's client. The reply is stored first, as RocketMQ's
+brokers do by default. Its sender gets an error if the requester did not take it.
 Source: ReplyMessageProcessor.
 """
 

@@ -2,7 +2,7 @@
 
 A processor makes records from a request and hands them to the send service. A client of our own
 protocol makes the records itself. The broker adds the properties that RocketMQ's brokers add. A
-single send has no task: its answer follows its block and the flush, which costs an eighth less.
+single send has no task: callbacks of its block and flush answer it, which costs an eighth less.
 Source: SendMessageProcessor, docs/design/remoting.md sections 2.4 and 3.
 """
 
@@ -129,7 +129,7 @@ class SendProcessor:
         record: bytes,
         done: asyncio.Future[Stored | None],
     ) -> Step:
-        """Answers the send of a single message when that may be acknowledged."""
+        """Answers the send of a single message, at once or after its flush."""
         stored = done.result()
         if stored is None:
             return self.store(request)
@@ -159,7 +159,7 @@ class SendProcessor:
         return request.answer(position, code=error.code, remark=error.remark)
 
     async def store(self, request: Request) -> RemotingCommand:
-        """Stores a message or a batch as `send` does, after waits."""
+        """Stores a message or a batch as `send` does, but may wait before."""
         header = request.header
         if header.is_batch and is_retry(header.topic):
             raise RecordIllegalError(
@@ -294,7 +294,7 @@ class SendProcessor:
         time, key = properties.get(TIMER_OUT_MS), properties.get(UNIQ_KEY)
         if time is None or key is None:
             return None
-        # After the time in the property, as RocketMQ's.
+        # One ms after the time in the property, as in RocketMQ.
         return RecallHandle(header.topic, self._broker_name, int(time) + 1, key).encode()
 
     async def _recalled(self, request: Request) -> RemotingCommand:

@@ -60,7 +60,7 @@ class StatusProcessor:
             Code.UPDATE_BROKER_CONFIG: self._update_config,
             Code.VIEW_BROKER_STATS_DATA: self._stats,
             Code.GET_BROKER_HA_STATUS: self._ha_status,
-            # A log segment takes its queues' units along.
+            # The removal of a log segment also removes the queue units of its messages.
             Code.CLEAN_EXPIRED_CONSUMEQUEUE: self._clean_expired,
             Code.DELETE_EXPIRED_COMMITLOG: self._clean_expired,
             Code.CLEAN_UNUSED_TOPIC: self._clean_unused,
@@ -129,7 +129,7 @@ class StatusProcessor:
         return request.answer(body=encode_body(body))
 
     def _slave_status(self, state: SlaveState) -> stats.HARuntimeInfo:
-        """Returns a slave's end of its log, and the end of its master's."""
+        """Returns the ends of the slave's log and of its master's log."""
         client = stats.HAClientInfo(
             state.master,
             max_offset=self._store.positions().log_end,

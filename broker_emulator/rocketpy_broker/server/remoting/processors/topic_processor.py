@@ -34,7 +34,7 @@ from rocketpy_proto.remoting.headers.topics import CreateTopicRequest, QueryCons
 
 # A larger body is decoded in a thread.
 LARGE_BODY_BYTES = 65_536
-# Topics of one save.
+# Topics that one save changes.
 CHANGES_A_SAVE = 500
 
 
@@ -82,7 +82,7 @@ class TopicProcessor:
         return request.answer()
 
     async def _update_list(self, request: Request) -> RemotingCommand:
-        """Changes topics in the order of the list; an error leaves the changes before it."""
+        """Changes topics, CHANGES_A_SAVE at a time; parts before an error stay changed."""
         is_large = len(request.command.body) > LARGE_BODY_BYTES
         body: configs.CreateTopicListRequestBody = (
             await asyncio.to_thread(request.body) if is_large else request.body()

@@ -1,4 +1,4 @@
-"""Dead letters of a group, and sends of them or edited copies.
+"""Dead letters of a group, their repeated sends, and edited copies.
 
 A dead letter stays one when it is sent again, so a send that fails loses nothing.
 """
@@ -49,7 +49,7 @@ class _Bounds:
 
 
 async def _bounds(request: PageRequest) -> _Bounds:
-    """Raises RefusedCallError for a group that is not there and has no dead letters."""
+    """Returns the bounds. Raises RefusedCallError for a missing group without dead letters."""
     topic = dead_letter_topic(request.places["group"])
     asked = admin_pb2.ListTopicQueuesRequest(topic=topic, count_max=1)
     found = await request.found("Admin/ListTopicQueues", asked)
@@ -114,7 +114,7 @@ def _rows_of(pulled: broker_pb2.PullResponse, resends: Resends) -> list[dict[str
 
 
 def _resent(letter: Message, resends: Resends) -> str | None:
-    """Returns the time of a letter's last send that is noted."""
+    """Returns the time of a letter's last send; None if none is remembered."""
     sent_ms = resends.sent_ms(letter.commit_log_offset)
     return None if sent_ms is None else time_of_ms(sent_ms)
 
@@ -160,7 +160,7 @@ async def _letter(request: PageRequest) -> Mapping[str, object]:
 
 
 def _text(letter: Message) -> str | None:
-    """Returns a body that a form can change and keep otherwise as it is; None for another one."""
+    """Returns a body as text; None if it is too long for a form, or a form would change it."""
     limit = 4 * BODY_CHARACTERS_MAX
     content, error = inflated_or_stored(letter.stored_body, letter.sys_flag, limit)
     text = None if error else text_of(content)
@@ -231,11 +231,11 @@ def _topic(given: Mapping[str, str]) -> str:
     return given.get("topic", "").strip()
 
 
-# --- Sends once more ---
+# --- Repeated sends ---
 
 
 def _chosen(texts: Sequence[str], given: Mapping[str, str]) -> Sequence[int]:
-    """Returns the chosen offsets: each by its own, or all from `begin` to `end`.
+    """Returns the chosen offsets: named ones, or all from `begin` to before `end`.
 
     Raises ParameterIllegalError.
     """

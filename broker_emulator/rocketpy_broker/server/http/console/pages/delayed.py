@@ -1,4 +1,4 @@
-"""Messages that wait for a delay level, the next due ones first."""
+"""Waiting messages of one delay level, the next due ones first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _delayed(request: PageRequest) -> Mapping[str, object]:
     if not found:
         return {**shown, "rows": [], "count": 0, "at": None, "following": None, "delay_ms": None}
     (waiting,) = found
-    # All messages of a level wait for the same time, so their queue has the order of due times.
+    # All messages of a level wait equally long, so their queue has the order of due times.
     first, end = waiting.next_offset, waiting.next_offset + waiting.pending_count
     at = min(max(request.number("at", first), first), end)
     asked = broker_pb2.PullRequest(
@@ -37,7 +37,7 @@ async def _delayed(request: PageRequest) -> Mapping[str, object]:
         offset_end=min(at + COUNT, end),
         response_bytes_max=RANGE_BYTES_MAX,
     )
-    # A range without messages would be one without end.
+    # The broker refuses an empty range, and takes the end 0 as none.
     pulled = await request.call("Broker/Pull", asked) if at < end else broker_pb2.PullResponse()
     following = pulled.next_offset if at < pulled.next_offset < end else None
     return {

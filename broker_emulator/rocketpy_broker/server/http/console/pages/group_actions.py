@@ -29,7 +29,7 @@ SWITCHES: Mapping[str, str] = {
     "consume_broadcast_enable": "Members may consume by broadcasting",
     "consume_message_orderly": "SDKs consume in order",
     "notify_consumer_ids_changed_enable": "Members are notified of members that join or leave",
-    "consume_from_min_enable": "Kept for RocketMQ",
+    "consume_from_min_enable": "Stored for RocketMQ's tools, without effect here",
 }
 NUMBERS: Mapping[str, tuple[str, int]] = {
     "retry_max_times": ("Retries before a message is a dead letter", INT_MAX),
@@ -39,7 +39,7 @@ NUMBERS: Mapping[str, tuple[str, int]] = {
     "which_broker_when_consume_slowly": ("The same for old messages", NUMBER_MAX),
     "group_sys_flag": ("RocketMQ's flags of the group", INT_MAX),
 }
-# Values of a group's first use, in its form.
+# The values in the form of a new group.
 _NEW = groups_pb2.GroupConfig(
     consume_enable=True,
     consume_from_min_enable=True,
@@ -240,7 +240,7 @@ async def _reset(request: PageRequest) -> Done:
 
 
 PAGES = (
-    # A group may have the name `new`.
+    # Not /groups/new: a group may have the name `new`.
     Page("/new/group", "group_edit.html", _new, _create),
     Page("/groups/{group}/edit", "group_edit.html", _edit, _change),
     Page("/groups/{group}/delete", "group_delete.html", _delete_form, _delete),

@@ -112,7 +112,7 @@ async def _queues(request: PageRequest, group: str, topic: str) -> dict[str, Any
 
 
 async def _lags(request: PageRequest, group: str) -> Sequence[Point]:
-    """Returns a group's lag minute by minute, the oldest first; empty if the user may not."""
+    """Returns a group's lag by minute, the oldest first; empty if the user may not read it."""
     asked = admin_pb2.GetHistoryRequest(consumer_group=group)
     found = await request.found("Admin/GetHistory", asked)
     return () if found is None else lag_points(found.minutes, found.groups[0].lags)

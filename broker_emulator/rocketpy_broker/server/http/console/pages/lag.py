@@ -1,4 +1,4 @@
-"""Reasons for which a group lags, in words, and advice."""
+"""Reasons why a group lags, in words, and advice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GroupState:
 
     @property
     def lagging(self) -> list[groups_pb2.GroupTopic]:
-        """Topics with lag, the most first, without the group's retries."""
+        """Topics with lag, the largest first, without the group's retry topic."""
         found = [each for each in self.topics.topics if each.lag and each.topic != self.retry_topic]
         return sorted(found, key=lambda each: -each.lag)
 
@@ -85,7 +85,7 @@ def _without_members(state: GroupState, lagging: Sequence[groups_pb2.GroupTopic]
         )
     return Finding(
         "The group has no members: nothing reads for it.",
-        "Start a client with this group, or look why it stopped. Delete a group that is not used.",
+        "Start a client with this group, or find out why it stopped. Delete an unused group.",
     )
 
 
@@ -161,7 +161,7 @@ def _trend(state: GroupState) -> Iterator[Finding]:
             "queues, or make the consumption of a message faster.",
         )
     elif last < first:
-        yield Finding(f"The lag falls: {span}.", "The group catches up; nothing is to do.")
+        yield Finding(f"The lag falls: {span}.", "The group catches up. You need not do anything.")
 
 
 def _of_retries(state: GroupState) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ GROUPS_COUNT, COPIES_COUNT = 10, 64
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A sentence about a message; `link` leads to what it is about. `name` is its text."""
+    """A sentence about a message, which ends with a link: its address `link`, its text `name`."""
 
     text: str
     link: str = ""
@@ -119,7 +119,7 @@ async def _state(lookup: _Lookup, topic: str, message: Message) -> list[Step]:
     target = properties.get(REAL_TOPIC, "")
     if topic in WAITING_TOPICS:
         copies = await lookup.copies(target) if target else []
-        # A resent copy of an earlier time is no delivery of this one.
+        # An earlier copy with the same id is no delivery of this message.
         copies = [each for each in copies if each.commit_log_offset > message.commit_log_offset]
         if copies:
             return [Step("It has been delivered:", _place(copies[0]), f"message in {target}")]

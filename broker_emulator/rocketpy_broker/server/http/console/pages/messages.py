@@ -28,7 +28,7 @@ from rocketpy_proto.model import WAITING_TOPICS
 from rocketpy_proto.record.properties import REAL_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
-# Messages of a page. Queues that are looked at for the newest messages, and read for them.
+# Messages of a page. To find the newest: queues that are listed, and queues that are read.
 COUNT, QUEUES_LISTED, QUEUES_READ = 32, 200, 16
 _OFFSET_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 Row = dict[str, Any]
@@ -103,8 +103,8 @@ async def _queues(
     return list(answer.queues)
 
 
-async def _offset_of(request: PageRequest, topic: str, queue_ids: list[int], text: str) -> Any:
-    """Returns the first offset at a time or later in each queue, for the queues looked up."""
+async def _offsets_at(request: PageRequest, topic: str, queue_ids: list[int], text: str) -> Any:
+    """Returns the first offset at a time or later, of each queue."""
     time_ms = ms_of_time(time_of("time", text))
     asked = broker_pb2.SearchOffsetsRequest(
         queues=[
@@ -125,8 +125,8 @@ async def _of_queue(request: PageRequest, topic: str, queue_id: int, time: str) 
     newest = max(end - COUNT, begin)
     offset = request.number("offset", newest)
     if time:
-        (offset,) = await _offset_of(request, topic, [queue_id], time)
-    # After the last message there is nothing of a time, but the last one of an offset.
+        (offset,) = await _offsets_at(request, topic, [queue_id], time)
+    # After the last message a time finds nothing, and an offset finds the last message.
     offset = min(max(offset, begin), end if time else max(end - 1, begin))
     found = await _range(request, topic, queue_id, offset, min(offset + COUNT, end))
     place, links = f"/topics/{part(topic)}/messages", {}
@@ -153,7 +153,7 @@ async def _of_queues(request: PageRequest, topic: str, time: str) -> Listing:
     count = max(COUNT // max(len(used), 1), 2)
     begins = [max(each.max_offset - count, each.min_offset) for each in used]
     if time and used:
-        begins = await _offset_of(request, topic, [each.queue_id for each in used], time)
+        begins = await _offsets_at(request, topic, [each.queue_id for each in used], time)
     rows: list[Row] = []
     for queue, begin in zip(used, begins, strict=False):
         if begin >= queue.max_offset:

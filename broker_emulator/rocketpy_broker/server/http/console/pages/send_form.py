@@ -27,7 +27,7 @@ from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import SHARDING_KEY
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
-# Characters of a body. Some take nine bytes of a form, and the other fields take the rest.
+# Characters of a body. One may take nine bytes of a form; the rest is for the other fields.
 BODY_CHARACTERS_MAX = 16_000
 PRODUCERS = "rocketpy-console"
 COMMIT, LEAVE_OPEN = "commit", "leave-open"
@@ -98,7 +98,7 @@ def properties_of(lines: Iterable[str]) -> dict[str, str]:
 
 
 def check_waits(properties: Mapping[str, str], now_ms: int) -> None:
-    """Raises MessageJsonError for a property that would delay the message."""
+    """Raises MessageJsonError for a property that would make the message wait."""
     names = WaitArguments("a delay level", "a delivery time", "a transaction")
     fault = fault_of_wait(properties, now_ms, names)
     if fault is not None:

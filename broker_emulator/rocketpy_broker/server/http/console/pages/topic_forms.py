@@ -18,13 +18,13 @@ from rocketpy_broker.services.topics.attributes import RESERVE_TIME
 from rocketpy_proto.model import DEAD_LETTER_PREFIX, MESSAGE_TYPE, MESSAGE_TYPES, RETRY_PREFIX
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
-# Groups that a confirmation names.
+# Groups that a page names before the user confirms.
 GROUPS_COUNT = 20
 QUEUES_DEFAULT = 8
-# The retention time of a topic that has the broker's own.
+# The retention time of a topic that uses the broker's.
 NO_RETENTION = "-1"
 PERMISSIONS = (6, 4, 2, 0)
-# The bit that topics created from this one inherit.
+# RocketMQ's bit INHERIT, which the form does not show.
 _INHERITED = 1
 
 
@@ -50,7 +50,7 @@ async def _edit(request: PageRequest) -> Mapping[str, object]:
 
 
 async def _lost(request: PageRequest) -> Mapping[str, object]:
-    """Returns the facts that a confirmation names."""
+    """Returns the facts that a page names before the user confirms."""
     config = await topic_config(request)
     topic = config.topic
     asked = admin_pb2.ListTopicGroupsRequest(topic=topic, count_max=GROUPS_COUNT)
@@ -156,7 +156,7 @@ async def _delete(request: PageRequest) -> Done:
 
 
 PAGES = (
-    # A topic may have the name `new`.
+    # Not /topics/new: a topic may have the name `new`.
     Page("/new/topic", "topic_new.html", _new, _create),
     Page("/topics/{topic}/edit", "topic_edit.html", _edit, _change),
     Page("/topics/{topic}/empty", "topic_empty.html", _lost, _empty),

@@ -68,7 +68,7 @@ def _message_counts(answer: Any) -> dict[str, int]:
 async def rates(
     request: PageRequest, keys: Sequence[str], *names: str
 ) -> dict[tuple[str, str], float]:
-    """Returns the rates of the last minute by name and key; a monitor may read them."""
+    """Returns the rates of the last minute by name and key; empty if the user may not read them."""
     if not keys:
         return {}
     asked = admin_pb2.GetStatisticsRequest(names=names, keys=keys)
@@ -134,7 +134,7 @@ async def _topic(request: PageRequest) -> Mapping[str, object]:
         "count": (await message_counts(request, [topic])).get(topic),
         "put_rate": found.get((PUT, topic)),
         "put_bytes": found.get((PUT_BYTES, topic)),
-        # The broker counts them by group.
+        # The broker counts reads by group, so the sum needs all groups.
         "get_rate": sum(get_rates) if get_rates and is_whole else None,
         "groups": [
             TopicGroup(name, await lag(request, topic, name), found.get((GET, f"{topic}@{name}")))
@@ -147,7 +147,7 @@ async def _topic(request: PageRequest) -> Mapping[str, object]:
 
 
 async def lag(request: PageRequest, topic: str, group: str) -> int | None:
-    """Returns the messages that a group has not consumed; None if the user may not read it."""
+    """Returns the number of messages that a group has not consumed; None without permission."""
     asked = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
     answer: Any = await request.found("Broker/QueryOffsets", asked)
     if answer is None:

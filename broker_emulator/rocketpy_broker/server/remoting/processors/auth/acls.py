@@ -51,7 +51,7 @@ def access_key_of(subject: str | None) -> str:
 def acl_of(principal: Principal, part: str = "") -> AclInfo:
     """Returns the permissions of a user for resources with this part in their names.
 
-    It has no policies if there is no permission.
+    The ACL has no policies if there is no such permission.
     """
     tables = ((TOPIC, principal.topics), (GROUP, principal.groups))
     custom = [

@@ -80,7 +80,7 @@ class AuthProcessor:
     async def _answer(
         self, call: Callable[[Request], Awaitable[bytes]], request: Request
     ) -> RemotingCommand:
-        """Returns the answer of a call to the users that the file has now."""
+        """Reads the users file again if it has changed; returns the answer of a call."""
         await self._users.reload()
         try:
             return request.answer(body=await call(request))

@@ -52,7 +52,7 @@ class AckProcessor:
             Code.ACK_MESSAGE: self._ack,
             Code.BATCH_ACK_MESSAGE: self._batch_ack,
             Code.CHANGE_MESSAGE_INVISIBLETIME: self._change,
-            # It stores pops as the revive topic has them; here all are there already.
+            # RocketMQ moves pops from its KV store to the revive topic, where ours are already.
             Code.POP_ROLLBACK: Request.answer,
         }
 
@@ -102,9 +102,11 @@ def _acknowledged(ack: BatchAck, broker_name: str) -> Acknowledged:
     if ack.retry not in set(TopicKind):
         raise ParameterIllegalError("r", ack.retry, ", ".join(TopicKind))
     if min(ack.pop_ms, ack.invisible_ms, ack.start_offset) < 0:
-        raise ParameterIllegalError("so, pt and it", ack.start_offset, "0 or more")
+        least = min(ack.pop_ms, ack.invisible_ms, ack.start_offset)
+        raise ParameterIllegalError("least of so, pt and it", least, "0 or more")
     if ack.pop_ms + ack.invisible_ms > TIME_MS_MAX:
-        raise ParameterIllegalError("pt and it", ack.pop_ms, f"up to {TIME_MS_MAX}")
+        time_ms = ack.pop_ms + ack.invisible_ms
+        raise ParameterIllegalError("pt plus it", time_ms, f"up to {TIME_MS_MAX}")
     if len(ack.bits) > BITS_BYTES_MAX:
         accepted = f"{BITS_BYTES_MAX} or fewer"
         raise ParameterIllegalError("bytes of b", len(ack.bits), accepted)

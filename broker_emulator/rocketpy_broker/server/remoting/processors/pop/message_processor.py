@@ -174,7 +174,7 @@ def _records(part: PoppedQueue, receipts: list[Receipt], topic: str) -> bytes:
     )
     if fits.all():
         return bytes(rewritten(part.block, topic, strings).data)
-    # In the order of the header's offsets; it is rare, and up to 32 records.
+    # In the order of the header's offsets. This is rare, and for at most 32 records.
     rows = (part.block.filter(np.arange(len(fits)) == row) for row in range(len(fits)))
     records = zip(rows, fits.tolist(), range(len(fits)), strict=True)
     return b"".join(

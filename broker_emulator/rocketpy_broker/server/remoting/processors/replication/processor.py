@@ -1,6 +1,6 @@
 """Requests that only a slave of this project makes.
 
-The slave copies tables, progress and staged files. RocketMQ's brokers refuse them.
+The slave copies tables, progress and staged files. RocketMQ's brokers refuse such requests.
 Source: docs/design/cluster.md section 4.6.
 """
 
@@ -109,13 +109,16 @@ class ReplicationProcessor:
         except OSError as error:
             if error.errno not in LOST_ERRNOS:
                 raise
-            # No copy can help: the commit finds that out, too.
+            # The file stays unreadable, so the commit of its batch fails, too.
             raise _missing(header.name) from error
         return request.answer(body=piece)
 
 
 def _content(path: Path, known: str) -> tuple[str, bytes]:
-    """Returns version and content of a file; no content for the known version. Blocks."""
+    """Returns a file's version and content; no content for the known version or a large file.
+
+    Blocks.
+    """
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())

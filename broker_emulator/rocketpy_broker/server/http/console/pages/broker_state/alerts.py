@@ -18,7 +18,7 @@ DISK_SHARE_MAX = 0.85
 BEHIND_BYTES_MAX = 64 << 20
 STAGED_SHARE_MAX = 0.8
 LATE_MS = 60_000
-# RocketMQ asks after a transaction for the first time after 6 s.
+# RocketMQ sends the first check of a transaction after 6 s.
 OPEN_MS = 600_000
 GROUPS_MAX = 5
 # Minutes in which the lag of a group without members has not fallen.
@@ -79,7 +79,8 @@ def _of_recovery(facts: Facts) -> Iterator[Alert]:
         places = counted(status.recovery_damage_count, "damaged or doubtful place")
         yield _store(
             f"The last start found {places} in the store.",
-            "The broker's log names them. Check the disk, and restore a backup if messages miss.",
+            "The broker's log names them. Check the disk, and restore a backup if messages are "
+            "missing.",
         )
     if status.quarantined_file_count:
         yield _store(
@@ -106,7 +107,7 @@ def _of_work(facts: Facts) -> Iterator[Alert]:
     if counters.dispatch_behind_bytes > BEHIND_BYTES_MAX:
         yield _store(
             f"{bytes_text(counters.dispatch_behind_bytes)} of the log are not in their queues yet.",
-            "Consumers get these messages late. The broker needs more processor time.",
+            "Consumers get these messages late. The broker needs more CPU time.",
         )
     dues = [each.due_timestamp_ms for each in status.delay_levels if each.due_timestamp_ms]
     dues += [status.timer_due_timestamp_ms] if status.timer_due_timestamp_ms else []

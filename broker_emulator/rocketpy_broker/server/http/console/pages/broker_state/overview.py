@@ -18,7 +18,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, transactions_pb2
 GROUPS = 10
 # Entries of a user's permissions that are shown.
 NAMES_MAX = 50
-# After the names of topics: the answer has none.
+# This sorts after the names of all topics, so the answer has no topics.
 NO_TOPICS = "\ufffd"
 
 

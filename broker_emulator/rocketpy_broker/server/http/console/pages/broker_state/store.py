@@ -11,7 +11,7 @@ from rocketpy_broker.server.http.console.pages.broker_state.overview import coun
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
-# Topics that the page of a cleaning names.
+# Unused topics that the page names before their removal.
 TOPICS_NAMED = 100
 
 
