@@ -177,8 +177,8 @@ def test_c04_any_string_can_be_written(value: str) -> None:
         # Operands that equal nothing.
         ("a = NULL", "nothing is compared with NULL; write IS NULL", 5),
         ("NULL <> a", "nothing is compared with NULL; write IS NULL", 1),
-        ("TRUE = 1", "a boolean literal is never equal to this", 8),
-        ("FALSE <> 'x'", "a boolean literal is never equal to this", 10),
+        ("TRUE = 1", "TRUE and FALSE never equal a text or a number", 8),
+        ("FALSE <> 'x'", "TRUE and FALSE never equal a text or a number", 10),
         ("TRUE = a", BOOLEAN, 1),
         ("b = 'x' AND False <> a", BOOLEAN, 13),
         ("NOT a = 'x'", BOOLEAN, 5),

@@ -266,7 +266,7 @@ async def test_n12_b06_a_scan_leaves_one_line_however_much_is_forgotten(
     desk.bounds("T", (5, 9))
     assert len(await scanned(desk)) == 50
     [record] = caplog.records
-    assert "50 groups in topics" in record.getMessage()
+    assert "removed 50 entries of consumer offsets" in record.getMessage()
     assert "T@g0" in record.getMessage()
     assert await scanned(desk) == []
     assert len(caplog.records) == 1

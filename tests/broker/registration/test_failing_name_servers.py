@@ -210,7 +210,8 @@ async def test_a_silent_name_server_delays_the_stop_by_a_second(
         moving = asyncio.ensure_future(move_clock())
     await moving
     assert recorder.codes == [REGISTER, UNREGISTER]
-    assert told(caplog) == [f"name server {recorder.address} has not answered the broker's end"]
+    reason = "has not answered the broker's unregistration within 1000 ms"
+    assert told(caplog) == [f"name server {recorder.address} {reason}"]
 
 
 @pytest.mark.parametrize("address", ["nowhere.invalid:9876", "a" * 64 + ".invalid:9876"])

@@ -220,7 +220,7 @@ async def test_r01_one_message_that_cannot_be_stored_keeps_none_of_the_others(
     answer = await answered(running, *(Meant(offset, 1) for offset in given))
     codes = [each.status.code for each in answer.messages]
     assert codes == [0, ResponseCode.MESSAGE_ILLEGAL, 0]
-    assert "sent back, the message cannot be stored" in answer.messages[1].status.remark
+    assert "the message cannot be stored when it is sent back" in answer.messages[1].status.remark
     await wait(running, 1)
     assert [record.body for record in await records(running)] == [b"a", b"b"]
 

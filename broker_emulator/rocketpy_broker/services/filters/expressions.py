@@ -24,7 +24,7 @@ class NumberType(Enum):
 
 
 class Operator(Enum):
-    """The comparison operators of an order."""
+    """The operators of an order comparison."""
 
     LESS = "<"
     LESS_OR_EQUAL = "<="
@@ -87,7 +87,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A property in the place of a condition."""
+    """A property that stands as a condition."""
 
     operand: Property
 

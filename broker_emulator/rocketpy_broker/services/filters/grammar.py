@@ -3,8 +3,8 @@ r"""The grammar of SQL92 expressions, for the parser generator.
 The lexer ignores the context and takes the longest token. NOT binds tighter than any comparison.
 Text after a complete expression is an error; RocketMQ ignores it.
 
-A line comment needs the end of its line. The lexer searches for it only at the first of several
-hyphens, not again for each of them.
+A line comment must end with a line break; without one its hyphens are minus signs. The lexer
+searches for the line break only at the first of several hyphens, not again for each of them.
 Source: docs/design/broker_behaviour.md sections 3.1, 3.2 and 3.5.
 """
 

@@ -1,8 +1,8 @@
 """The parser of SQL92 expressions.
 
-Expressions that RocketMQ's compiler refuses (section 3.4) are refused here, but `0.0` is a number.
-Text that RocketMQ ignores at the end (3.5) is an error. So is a comparison that fails in RocketMQ
-for every message: a boolean left of a string. CHARACTERS_MAX, DEPTH_MAX and TERMS_MAX limit
+The parser refuses the expressions that RocketMQ's compiler refuses (section 3.4), except `0.0`.
+Text that RocketMQ ignores at the end (3.5) is an error. So is a boolean compared with a string on
+its right, which fails in RocketMQ for every message. CHARACTERS_MAX, DEPTH_MAX and TERMS_MAX limit
 the time of parsing and evaluation.
 Source: docs/design/broker_behaviour.md sections 3.1 to 3.5.
 """
@@ -57,7 +57,7 @@ _HINTS = {
     **dict.fromkeys("+*/%", "there is no arithmetic"),
 }
 _IN_WORDS = frozenset(f"{ascii_letters}{digits}_")
-_NUMBER_HINT = "a number has decimal digits, no leading zeros, and an L only after a whole one"
+_NUMBER_HINT = "a number has decimal digits, no leading zeros, and an L only after an integer"
 _BOOLEAN_LEFT = (
     "a boolean left of = or <> never equals a string (write a = TRUE; write NOT (a = 'x'))"
 )
@@ -181,7 +181,7 @@ def _as_condition(part: _Part) -> Expression:
 
 
 def _require_ordered(*parts: _Part) -> None:
-    """Raises _RefusedError for operands of an order that are texts or conditions."""
+    """Raises _RefusedError for operands of an order comparison that are texts or conditions."""
     for part in parts:
         if isinstance(part.says, (Text, *CONDITIONS)):
             raise _RefusedError(
@@ -194,7 +194,7 @@ def _require_equatable(left: _Part, right: _Part) -> None:
         if part.says == NULL:
             raise _RefusedError(part, "nothing is compared with NULL; write IS NULL or IS NOT NULL")
     if isinstance(left.says, Truth) and isinstance(right.says, (Text, Number)):
-        raise _RefusedError(right, "a boolean literal is never equal to this")
+        raise _RefusedError(right, "TRUE and FALSE never equal a text or a number")
     if isinstance(left.says, CONDITIONS) and isinstance(right.says, (Text, Property)):
         raise _RefusedError(left, _BOOLEAN_LEFT)
 

@@ -26,8 +26,9 @@ from rocketpy_proto.model import SQL92, TAG
 from rocketpy_proto.record import RecordBlock, property_columns
 
 KEPT_MAX = 100
-# An operation takes about ten microseconds, up to a microsecond per record, and a nanosecond per
-# byte of a property.
+# Limits of one evaluation: operations times records, and operations times bytes of records.
+# An operation takes about 10 us. To these it adds up to 1 us per record, and 1 ns per byte of a
+# property.
 RECORD_OPERATIONS_MAX = 10_000
 BYTE_OPERATIONS_MAX = 4 << 20
 
@@ -63,7 +64,7 @@ class FilterText(NamedTuple):
     def has_tag(self, block: RecordBlock) -> NDArray[np.bool_]:
         """Returns a mask of the records with a wanted tag; all if the filter has no tags.
 
-        Codes of tags, which a read compares, are equal for some different tags.
+        A read compares only the tags codes, and different tags may have the same code.
         """
         is_tags = self.expression_type in {"", TAG}
         return has_tag(self.expression if is_tags else "", block)

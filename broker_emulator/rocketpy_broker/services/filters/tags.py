@@ -39,7 +39,7 @@ def tags_of(expression: str) -> list[str]:
         raise SubscriptionParseError(f"TAG: {reason}")
     tags = [tag for part in expression.split(OR) if (tag := part.strip())]
     if not tags:
-        raise SubscriptionParseError(f"TAG: {expression[:64]!r} names no tag")
+        raise SubscriptionParseError(f"TAG: {expression[:64]!r} names no tag; write '*' for all")
     return tags
 
 

@@ -1,19 +1,19 @@
 """Admission of appends: every place where a send waits before its write.
 
-A small block waits while too many bytes are unflushed, and for the large block that a thread is
-writing. No other append is possible meanwhile: the store would wait for the thread and block the
-event loop. So no other task may run between this wait and the append.
+A small block waits while too many bytes are unflushed, and while a thread writes a large block. An
+append during that write would wait for the thread and block the event loop. So no other task may
+run between the end of the wait and the append.
 
-A large block has five waits, in this order:
+A large block waits for five things, in this order:
 
 - room among the large blocks in flight, in turn by connection;
-- the flush of earlier bulk, which a small block's flush would include;
+- the flush of earlier large blocks, which would delay the flush of a small block;
 - a scheduler slot;
-- index keys of earlier blocks;
+- the index entries for keys of earlier blocks;
 - its turn to write.
 
-Its stream is not read meanwhile, so gRPC's flow control slows the sender. A cancelled task leaves
-its place. If it is cancelled during its write, the block is stored.
+The sender's stream is not read meanwhile, so gRPC's flow control slows the sender. A cancelled task
+gives up its place. If it is cancelled during its write, the block is stored.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Blocks up to this size are small: checked and stored in well under a millisecond.
 SMALL_BYTES_MAX = 64 << 10
-# Bytes of large blocks in flight, of sends and of stages alike: in all, and of one connection.
+# Bytes of large blocks in flight: in all, and of one connection. Sends and stages count apart.
 TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX = 32 << 20, 16 << 20
 # Unflushed bytes beyond which large blocks wait.
 BULK_UNFLUSHED_BYTES_MAX = 8 << 20
-# Undispatched queue slices beyond which large blocks wait; dispatch takes the loop 10 ms.
+# Undispatched queue slices beyond which large blocks wait; their dispatch takes the loop 10 ms.
 BULK_UNDISPATCHED_MAX = 2_000
 # One for the check of a block, one for the write of another.
 THREADS = 2
@@ -77,7 +77,7 @@ class Admission:
     async def store_ready(self, *, for_bulk: bool = False) -> None:
         """Waits while too many bytes are unflushed, so that a sender is slowed, not refused.
 
-        `for_bulk` sets the lower limits of large blocks, too.
+        With `for_bulk` it also waits at the lower limits of large blocks.
         """
         is_much = for_bulk and (
             self._store.unflushed_bytes > BULK_UNFLUSHED_BYTES_MAX
@@ -126,7 +126,7 @@ class Admission:
 
     @asynccontextmanager
     async def large(self, size: int) -> AsyncIterator[None]:
-        """Waits until a large block may be checked; it is in flight within the block."""
+        """Waits until a large block may be checked; it is in flight until the `with` block ends."""
         async with self.sends.acquire(scheduler.connection.get(), size):
             await self.store_ready(for_bulk=True)
             await scheduler.take_slot("append")
@@ -136,18 +136,18 @@ class Admission:
             yield
 
     def staged(self, size: int) -> AbstractAsyncContextManager[None]:
-        """Waits for room for a block to stage; it is in flight within the block."""
+        """Waits for room to stage a block; it is in flight until the `with` block ends."""
         return self.stages.acquire(scheduler.connection.get(), size)
 
     @asynccontextmanager
     async def turn_to_write(self) -> AsyncIterator[None]:
-        """Waits for other large writes and a scheduler slot; excludes them within the block."""
+        """Waits for other large writes and a slot; excludes other writes in the `with` block."""
         async with self._one_at_a_time:
             await scheduler.take_slot("write")
             yield
 
     async def write(self, under_way: AppendUnderWay) -> AppendResult:
-        """Writes a block on a thread, within the caller's `turn_to_write`.
+        """Writes a block on a thread, while the caller has its `turn_to_write`.
 
         If the caller is cancelled during the write, the block is stored. Raises StoreClosedError.
         """
@@ -162,7 +162,7 @@ class Admission:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Marks the block as the time of a write; wakes the waiters at its end."""
+        """Marks a write until the `with` block ends; then wakes the waiting appends."""
         self.is_writing = True
         try:
             yield

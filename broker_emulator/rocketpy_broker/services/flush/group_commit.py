@@ -2,8 +2,8 @@
 
 With SYNC_FLUSH every acknowledgement waits for the flush of its records. One fdatasync at a time
 runs on a thread, and all appends meanwhile share the next one. With ASYNC_FLUSH no sender waits,
-and the same loop runs by interval. With SYNC_MASTER the wait for slaves follows. A crash loses
-unflushed records; with SYNC_FLUSH none of them was acknowledged.
+and the same loop flushes by interval. With SYNC_MASTER a sender then waits for slaves. A crash
+loses unflushed records; with SYNC_FLUSH none of them was acknowledged.
 Source: docs/design/storage.md section 9.1.
 """
 
@@ -49,7 +49,7 @@ class GroupCommit:
         times: FlushTimes,
         confirmations: Confirmations | None = None,
     ) -> None:
-        """Takes in `confirmations` the waits for slaves; None for no wait."""
+        """Makes acknowledgements wait for `confirmations` of slaves too, unless it is None."""
         self._store = store
         self._clock = clock
         self._sync = flush_disk_type is FlushDiskType.SYNC_FLUSH
@@ -60,7 +60,7 @@ class GroupCommit:
         self.admission = Admission(store, self)
         self._wanted = asyncio.Event()
         self._waiters: deque[_Waiter] = deque()
-        # The newest one that callers share.
+        # The newest waiter that several callers may share.
         self._shared: _Waiter | None = None
         # Listeners for the duration of each flush in ms.
         self.flushed = Listeners[[float]]()
@@ -73,7 +73,7 @@ class GroupCommit:
         return not self._sync or self._store.flushed_end >= end_offset
 
     async def wait(self, end_offset: int) -> None:
-        """Waits for the flush of an append that ends at `end_offset`, but for no slave.
+        """Waits for the flush of an append that ends at `end_offset`; does not wait for slaves.
 
         Raises StoreClosedError when the flush failed: the append may or may not survive. Raises
         FlushTimeoutError after `sync_flush_timeout_ms`: the append is stored and may still be
@@ -120,7 +120,7 @@ class GroupCommit:
                 self._confirmations.begin(end_offset).add_done_callback(end)
 
         flushed.add_done_callback(follow)
-        # A caller may have gone.
+        # Reads the error: asyncio would log it if the caller has gone.
         both.add_done_callback(lambda done: done.exception())
         return both
 

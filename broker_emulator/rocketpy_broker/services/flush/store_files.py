@@ -57,12 +57,12 @@ class StoreFiles:
 
     @asynccontextmanager
     async def removing_nothing(self) -> AsyncIterator[None]:
-        """Prevents the removal of files of the store for the time of the block."""
+        """Prevents the removal of files of the store until the `with` block ends."""
         async with self._one_at_a_time:
             yield
 
     async def remove_oldest_segment(self) -> None:
-        """Removes the log's first segment, and the files of queues and index only about it.
+        """Removes the log's first segment, and the queue and index files that refer only to it.
 
         Raises OSError; the next call removes the rest.
         """
@@ -74,7 +74,7 @@ class StoreFiles:
     async def delete_topic(self, topic: str) -> None:
         """Removes the topic's queues; its messages cannot be restored.
 
-        The caller holds a block of `refusing`. Raises OSError.
+        The caller refuses appends to the topic, see `TopicDeletions.refusing`. Raises OSError.
         """
         async with self._one_at_a_time:
             deletions = self._store.deletions

@@ -44,7 +44,7 @@ class GroupChange:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raises ParameterIllegalError."""
+        """Raises ParameterIllegalError for a number outside `BOUNDS`."""
         for name, (least, most) in BOUNDS.items():
             value = self.fields.get(name)
             if value is not None and not least <= value <= most:

@@ -2,8 +2,8 @@
 
 State: the notices of each client, in memory only. A client opens another stream after the end
 of its stream, and assumes that it has missed notices. Limits bound the notices of a slow client.
-A change of members is kept once per group; other notices are kept up to their limits. The sender
-of a further notice gets False.
+A change of members is kept once per group. Transaction checks are kept up to their limits; `offer`
+returns False for a further one.
 Source: docs/design/broker_behaviour.md sections 4.4 and 7.6.
 """
 
@@ -34,7 +34,7 @@ class ClientStream:
         self._limits = limits
         self._waiting = waiting
         self._changed: dict[str, None] = {}
-        # With the memory of each.
+        # Transaction checks, each with its memory in bytes.
         self._checks: deque[tuple[groups_pb2.CheckTransaction, int]] = deque()
         self._news: asyncio.Future[None] | None = None
         self._error: NoticesEndedError | None = None
@@ -51,10 +51,10 @@ class ClientStream:
         self._changed.pop(group, None)
 
     def offer(self, check: groups_pb2.CheckTransaction) -> bool:
-        """Adds a check; returns False if a limit is reached or the stream has ended.
+        """Adds a transaction check; returns False at a limit or after the end of the stream.
 
-        A check has the message, and a client id is no secret. So the user that has opened the
-        stream must be permitted to send to the message's topic.
+        A check contains the message, and any client may use this client id. So it also returns
+        False if the user of the stream is not permitted to send to the message's topic.
         """
         if self._caller is not None:
             topic = decode_record(check.record).record.topic
@@ -159,7 +159,7 @@ class ClientStreams:
         return stream
 
     def close(self, stream: ClientStream) -> bool:
-        """Closes the stream; returns True if the client has gone with it.
+        """Closes the stream; returns True if the client itself has ended its only stream.
 
         Returns False if the client has opened another stream, or the broker has ended this one.
         """

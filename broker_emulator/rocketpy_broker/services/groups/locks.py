@@ -86,7 +86,7 @@ class QueueLocks:
             self.drop_expired(len(wanted))
         new = sum(key not in self._locks for key in wanted)
         if len(self._locks) + new > count_max:
-            way_out = "unlock queues, or try again when other locks have ended"
+            way_out = "unlock queues, or try again when other locks have expired"
             raise ClientsFullError("the number of queue locks", count_max, way_out)
         if new and not self._shares.has_space(scheduler.connection.get(), new):
             name, count_max = (

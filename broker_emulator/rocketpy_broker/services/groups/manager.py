@@ -1,9 +1,9 @@
 """Consumer groups of this broker: `config/subscriptionGroup.json`.
 
-A requested change is on disk before it takes effect and is answered. A group created by its
-first use takes effect at once, and is saved before the broker answers that use. A full disk
+A requested change is on disk before it takes effect and before the broker answers. A group created
+by its first use takes effect at once, and is saved before the broker answers that use. A full disk
 does not prevent consumption: the next scheduled save writes the table. A crash before that save
-loses only the group's default values.
+loses only a group with default values.
 Source: SubscriptionGroupManager, docs/design/storage.md sections 11.4 and 12.2.
 """
 
@@ -153,7 +153,7 @@ class SubscriptionGroupManager:
         return dict(self._entries)
 
     def configs(self, names: Iterable[str]) -> Iterator[SubscriptionGroupConfig]:
-        """Yields the current configurations of these groups, each looked up on demand."""
+        """Yields the configurations of these groups as they were at the call."""
         entries = self.copy()
         return (entries[name].config for name in names)
 
@@ -251,7 +251,7 @@ class SubscriptionGroupManager:
         changes: Mapping[str, GroupEntry | None],
         forbidden: Mapping[str, object],
     ) -> None:
-        """Makes groups as they are at the master; None removes one. Durable on return.
+        """Replaces groups with the master's; None removes a group. Durable on return.
 
         Raises OSError; then no group has changed.
         """

@@ -1,9 +1,9 @@
 """Notifications of changes to the members of a consumer group.
 
-State: groups with an open notification, in memory only. Changes during a notification are
-combined into the next one. The notifier yields a scheduler slot after `MEMBERS_A_SLOT` members.
+State: groups with a pending notification, in memory only. Changes during a notification are
+combined into the next one. The notifier takes a scheduler slot after each MEMBERS_A_SLOT members.
 A large group rests after a notification. Otherwise 1,000 members that join one after the other
-would receive 1,000,000 notices.
+would receive 500,000 notices.
 Prior art: DefaultConsumerIdsChangeListener, docs/design/broker_behaviour.md section 4.4, which
 notifies the members one by one within the heartbeat that brings the change.
 """
@@ -21,7 +21,8 @@ from rocketpy_broker.services.groups.clients.members import MemberTable
 
 # A notice costs the loop up to 40 microseconds, most of them when it is written.
 MEMBERS_A_SLOT = 100
-# A group of more than `MEMBERS_A_SLOT` members rests this time per member of all resting groups.
+# A group of more than `MEMBERS_A_SLOT` members rests after a notification, up to REST_MS_MAX. Its
+# rest is this time multiplied by the number of members of all resting groups.
 REST_MS_EACH = 0.5
 # RocketMQ's clients query the members every 20 seconds.
 REST_MS_MAX = 20_000
@@ -34,7 +35,7 @@ class Notifier:
         self._members = members
         self._streams = streams
         self._clock = clock
-        # The member that already has the notice of the change, or an empty id.
+        # By changed group, the member that already has the notice, or an empty id.
         self._changed: dict[str, str] = {}
         # True: the group has changed since the start of its rest.
         self._resting: dict[str, bool] = {}

@@ -31,7 +31,7 @@ class Exponential:
 def retry_policy(group: SubscriptionGroupConfig) -> Exponential | list[int]:
     """Returns the delays of a group's redeliveries in ms: by a rule, or one after the other.
 
-    Values that are no numbers, such as an operator's typing errors, count as the defaults.
+    A value that is no integer from 1 to MAX_MS, such as a typing error, counts as the default.
     """
     policy = group.group_retry_policy
     if policy.get("type") != EXPONENTIAL:

@@ -23,7 +23,7 @@ UNIT_SUBSCRIPTION_FLAG = 2
 
 @dataclass(frozen=True, slots=True)
 class RetryTopic:
-    """The required retry topic of a group; `order` None: unchanged, false for a new topic."""
+    """The required retry topic of a group; `order` None leaves the order of an existing topic."""
 
     group: SubscriptionGroupConfig
     order: bool | None = None

@@ -68,12 +68,12 @@ class HookChain:
         count = self.failures[hook.hook_name]
         if count <= FAILURES_LOGGED or count % FAILURES_PER_LINE == 0:
             times = counted(count, "time")
-            logger.error("hook %r failed, %s by now", hook.hook_name, times, exc_info=error)
+            logger.error("hook %r failed, %s so far", hook.hook_name, times, exc_info=error)
 
 
 @cache
 def entry_points(group: str) -> metadata.EntryPoints:
-    """Returns the entry points at the first call: a search takes 5 ms of a broker's start."""
+    """Returns the entry points; only the first call searches, for 5 ms of a broker's start."""
     return metadata.entry_points(group=group)
 
 

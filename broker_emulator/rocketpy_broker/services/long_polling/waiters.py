@@ -2,17 +2,22 @@
 
 A waiter is a call that is held until one of its queues or topics has changed. RocketMQ's
 PullRequestHoldService checks every held request each 5 seconds and on each notification. Here
-waiters are kept by queue, and by topic for calls that wait for many queues. A dispatched unit, a
+waiters are kept by queue, and by topic for calls that wait for many queues. A dispatched message, a
 change of the topics or the clock wakes them in order of arrival. A woken waiter gets the changes,
-so it reads only the changed queues. Calls that take messages from each other, as the pops of one
-group do, wait in a line. New messages wake the first call. It wakes the next if it leaves messages.
-Thousands of calls may wait for one queue or one moment, and each costs a read and an answer. So
-WAKES_A_PASS of them are woken in each pass of the event loop, and other calls run in between. Calls
-with a message do not wait for the many whose hold is over: both are woken in turn. Holds that began
-together would also end together, and their clients call again at once. So beside many calls a hold
-is shorter by up to SHORTER_SHARE, each by another part of it. There is no polling. With short
-polling, as RocketMQ without long polling, no message wakes a call; it is held for a fixed time at
-most. State is in memory only; after a crash clients call again.
+so it reads only the changed queues.
+
+Calls that take messages from each other, as the pops of one group do, wait in a line. New messages
+wake the first call of the line. It wakes the next call if it leaves messages.
+
+Thousands of calls may wait for one queue or one moment, and each costs a read and an answer. So one
+pass of the event loop wakes at most WAKES_A_PASS of them, and other calls run between the passes.
+Calls with a message and calls at their deadline are woken in turn.
+
+Holds that began together would also end together, and their clients would call again at once. So
+beside more than MANY held calls a new hold is shorter, each by a different part of SHORTER_SHARE.
+
+With short polling, as in RocketMQ without long polling, no message wakes a call. A fixed time
+limits its hold. State is in memory only; after a crash clients call again.
 """
 
 from __future__ import annotations
@@ -29,13 +34,14 @@ from rocketpy_broker.store.values import QueueKey
 Key = TypeVar("Key")
 # Calls that are woken in one pass of the loop; each may read some MiB.
 WAKES_A_PASS = 10
-# The number of held calls from which on holds end apart from each other.
+# Beside more held calls than these, new holds are shorter, so that they end at different times.
 MANY = 1_000
+# The largest part of a hold that is cut off.
 SHORTER_SHARE = 0.25
 # Multiples of the golden ratio's fraction are spread evenly over 0 to 1, however many they are.
 GOLDEN = 0.618034
 
-# In order of arrival: the order of answers does not depend on addresses of objects.
+# Dictionaries, not sets: they keep the order of arrival, which is the order of answers.
 Watches: TypeAlias = "dict[Waiter, None]"
 Watchers: TypeAlias = "dict[Waiter | Line, None]"
 
@@ -74,7 +80,7 @@ class LongPollWaiters:
     def deadline_ms(self, wait_ms: int) -> float:
         """Returns the monotonic time at which a call from now has been held for `wait_ms`.
 
-        It is earlier beside many calls.
+        Beside more than MANY held calls it is earlier, by a different share for each call.
         """
         if self._short_polling_time_ms is not None:
             wait_ms = min(wait_ms, self._short_polling_time_ms)
@@ -87,7 +93,7 @@ class LongPollWaiters:
     async def wait(self, queues: Iterable[QueueKey], deadline_ms: float) -> bool:
         """Returns True when one of `queues` has new messages, or at the deadline.
 
-        Returns False at once after the deadline and when the broker stops: the caller answers.
+        Returns False at once if the deadline is over or the broker stops: the caller answers.
         """
         with self.watch() as watch:
             watch.add_queues(queues)
@@ -97,8 +103,8 @@ class LongPollWaiters:
     def watch(self, line: Hashable = None) -> Iterator[Waiter]:
         """Yields a waiter; it watches all added queues and topics until the block ends.
 
-        All waiters of a line watch the same queues and topics. A block that fails after it was
-        notified wakes the next.
+        All waiters of a line watch the same queues and topics. If the block fails after a
+        notification, it wakes another waiter of the line.
         """
         own = None if line is None else self._lines.setdefault(line, Line())
         watch = Waiter(self, own)
@@ -132,7 +138,7 @@ class LongPollWaiters:
             _drop(self._by_topic, topic, watcher)
 
     def add(self, watch: Waiter, queues: Iterable[QueueKey], topics: Iterable[str]) -> None:
-        """Notifies `watch`, or its line, of these queues and of all queues of these topics."""
+        """Registers `watch`, or its line, for these queues and all queues of these topics."""
         if self._short_polling_time_ms is not None:
             return
         watcher = watch.line or watch
@@ -144,7 +150,7 @@ class LongPollWaiters:
             watcher.topics.add(topic)
 
     def add_to_table(self, watch: Waiter) -> None:
-        """Notifies `watch` of each change of the table of topics from now on."""
+        """Registers `watch` for changes of the table of topics."""
         if self._short_polling_time_ms is None:
             self._by_table[watch] = None
 
@@ -191,7 +197,7 @@ class LongPollWaiters:
             asyncio.get_running_loop().call_soon(self._next_pass)
 
     async def rest(self, until_ms: float) -> None:
-        """Waits until `until_ms`, which is at most milliseconds away; not when the broker stops."""
+        """Waits until `until_ms`, some ms from now; returns at once if the broker stops."""
         left_ms = until_ms - self._clock.monotonic_ms()
         if left_ms > 0 and not self._stopping:
             await sleep(self._clock, left_ms)
@@ -229,7 +235,7 @@ class Waiter:
         self.line = line
         self._waiting: asyncio.Future[None] | None = None
         self._changes = Changes(set(), set())
-        # True from a notification to the next wait: the call may leave what it was notified of.
+        # True from a notification to the next wait: the call may not take all new messages.
         self.is_notified = False
         self.queues: set[QueueKey] = set()
         self.topics: set[str] = set()
@@ -313,7 +319,7 @@ class Line:
             each.notify_topics(self.topics)
 
     def _next(self, leaving: Waiter | None = None) -> list[Waiter]:
-        """Returns the first idle waiter; without one all, which may have read the queue already."""
+        """Returns the first idle waiter, or all if none is: each may have read the queue before."""
         others = (each for each in self.waiters if each is not leaving)
         first = next((each for each in others if each.is_idle), None)
         if first is not None:

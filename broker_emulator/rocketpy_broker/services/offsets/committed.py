@@ -3,15 +3,16 @@
 Offsets are in memory, saved every few seconds and at a clean stop. A crash loses the last seconds
 of progress, never a message. A save takes a copy of the table, but not of its entries. The first
 commit after a save copies the entry before it changes it. There may be a million entries, so loops
-over all entries yield scheduler slots.
+over all entries take scheduler slots.
 
 A power cut or an older copy of the store may shorten a queue, which then assigns its offsets again.
 A group beyond the end of its queue would never see the next messages stored there. The broker's
 start therefore sets the group back to the end. RocketMQ does so at a pull, while the queue is still
 shorter.
 
-For Spark the checkpoint is the truth; other tools see its progress in this table. RocketMQ's files
-are read unchanged. RocketMQ derives `groupTopicMap` from the table; it is neither read nor written.
+A Spark query continues from its checkpoint; this table only shows its progress to other tools.
+RocketMQ's files are read unchanged. RocketMQ derives `groupTopicMap` from the table; this broker
+neither reads nor writes it.
 Source: ConsumerOffsetManager, docs/design/storage.md section 11.3.
 """
 
@@ -50,7 +51,8 @@ DERIVED = "groupTopicMap"
 RESETS = "rocketpyResets"
 # Also of this broker: the log offset up to which the offsets cover all pops.
 POP_LOG_OFFSET = "rocketpyPopLogOffset"
-# The log that a start reads for pops, besides the log between two saves.
+# A start reads the log from the saved offset on for pops: at most these bytes, and the bytes that
+# were written until the next save.
 POP_LOG_BYTES = 64 << 20
 # A group with a commit within this time is in use, also without heartbeats of its clients.
 COMMITTING_MS = 600_000
@@ -124,7 +126,7 @@ class ConsumerOffsetManager:
             logger.warning("%s: the queue was longer; the group continues at its end", text)
         if changes[CHANGES_MAX:]:
             logger.warning(
-                "%s, too, at the ends of the queues",
+                "%s at the ends of shortened queues, too",
                 counted(len(changes) - CHANGES_MAX, "more group continues", "more groups continue"),
             )
 
@@ -182,7 +184,7 @@ class ConsumerOffsetManager:
         committed_ms = self._committed_ms.get(topic + SEPARATOR + group)
         if committed_ms is None:
             return None
-        # The difference of both clocks is the same but for milliseconds, unless one has jumped.
+        # The difference of both clocks varies by milliseconds only, unless one has jumped.
         began_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         if abs(began_ms - self._began_ms) > JUMP_MS:
             self._began_ms = began_ms
@@ -204,7 +206,7 @@ class ConsumerOffsetManager:
         return is_same
 
     async def replicate(self, table: OffsetTable) -> None:
-        """Makes the entries the master's."""
+        """Replaces the entries with the master's; entries of broadcasting groups may stay."""
         await self._delete_all(lambda key: key not in table)
         keys = list(table)
         for begin in range(0, len(keys), ENTRIES_A_SLOT):
@@ -246,7 +248,7 @@ class ConsumerOffsetManager:
             self._change_count += 1
 
     async def to_json(self, bytes_max: int) -> bytes:
-        """Returns the table as RocketMQ's brokers answer it, with scheduler slots in between.
+        """Returns the table in the JSON of RocketMQ's answer; takes scheduler slots.
 
         Raises AnswerTooLargeError beyond about `bytes_max` bytes.
         """

@@ -1,8 +1,8 @@
 """Maxima and epochs of topics that a client knows.
 
-A query is held while its client knows each queue of its topics. So the queues of a topic are an
-array from queue 0 on, with 8 bytes a queue. A topic with gaps equals no existing topic; its query
-is answered at once. State: in memory, for the time of a query.
+A query is held while its client knows the maximum of each queue of its topics. The maxima of a
+topic are an array from queue 0 on, with 8 bytes a queue. A topic with gaps equals no existing
+topic; its query is answered at once. State: in memory, for the time of a query.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class KnownOffsets:
         """Takes entries of a topic, a queue id, a maximum, and the topic's epoch."""
         self.epochs: dict[str, int] = {}
         self._maxima: dict[str, array[int]] = {}
-        # Queues that arrived before a lower one of their topic.
+        # Maxima of queues that arrived before a lower queue of their topic.
         self._early: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        # Queues that the client queries although readers do not see them.
+        # Ids of queues that the client queries although readers do not see them, by topic.
         self.hidden: dict[str, array[int]] = {}
         self.add(entries)
 

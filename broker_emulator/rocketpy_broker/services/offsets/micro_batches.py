@@ -23,7 +23,7 @@ PARTS_MAX = 100
 class MicroBatch:
     """A report of a Spark query; requests with one `token` are parts of it.
 
-    `message_count` is None before the group's second progress.
+    `message_count` is None while no queue of the report had a committed offset before.
     """
 
     token: int
@@ -54,9 +54,9 @@ class MicroBatches:
         queues: Sequence[QueueKey],
         message_count: int | None,
     ) -> None:
-        """Adds a part of a report, which may be repeated.
+        """Adds a part of a report; a part may arrive twice.
 
-        `message_count` covers the part's queues with earlier progress.
+        `message_count` counts only queues of the part that had a committed offset before.
         """
         found = self._newest.get(group)
         if found is None or found.token != token:

@@ -41,7 +41,7 @@ REST_MS = 20
 class OffsetQuery:
     """A query: topics by name and by pattern, the client's known maxima, and the wait time.
 
-    `seen` maps checked names to whether the pattern matches them. `log_end` is the lowest log end
+    `seen` has the checked names, and True if the pattern matches. `log_end` is the lowest log end
     of the recoveries that the client does not know. It is None if there are none, or if the
     client's recovery is unknown.
     """
@@ -134,7 +134,7 @@ class OffsetQueryService:
                 await take_slot("offsets")
 
     async def topics_when_new(self, query: OffsetQuery) -> list[str]:
-        """Returns the topics once a maximum differs from the known one, or a queue has changed.
+        """Returns the topics once their queues or maxima differ from the known ones.
 
         Returns also at the query's deadline, and when the broker stops.
         """

@@ -2,8 +2,8 @@
 
 An entry topic@group is removed under three conditions: no client subscribes, no recent commit
 exists, and no message is left to read. Every offset is then below the minimum of its queue, or at
-the minimum of an empty queue. A group that returns later starts at the minimum. The broker would
-have moved its offsets there anyway.
+the minimum of an empty queue. At least one offset is below. A group that returns later starts at
+the minimum. The broker would have moved its offsets there anyway.
 An entry stays if one offset is above its queue's minimum, or at the minimum of a queue with
 messages. The time of the group's absence does not matter.
 A removal is saved with the other offsets; a crash before the save restores the entry.
@@ -71,9 +71,9 @@ class OffsetScan:
                 removed.append(topic + SEPARATOR + group)
         if removed:
             logger.info(
-                "the progress of %s in topics is below its queues, and the broker removed it; "
-                "the first: %s",
-                counted(len(removed), "group"),
+                "removed %s of consumer offsets (topic@group), which no client uses and which are "
+                "below the minimum of their queues; the first: %s",
+                counted(len(removed), "entry", "entries"),
                 removed[0],
             )
         return removed

@@ -91,9 +91,10 @@ class OffsetService:
             yield [self._query_queue(QueueKey(topic, i), group, log_end) for i in part]
 
     def epoch_of(self, topic: str) -> int:
-        """Returns the topic's epoch, 0 for none. Raises TopicNotExistError.
+        """Returns the topic's epoch, 0 if it is unknown. Raises TopicNotExistError.
 
-        The caller reads it before the queues. A topic recreated in between then has another epoch.
+        The caller reads the epoch before the queues. If the topic is recreated in between, the
+        answer has the older epoch.
         """
         return self._topics.epoch(topic)
 
@@ -140,7 +141,7 @@ class OffsetService:
         return 0 if is_zero else None
 
     def _exists(self, queue: QueueKey) -> bool:
-        """True if a topic has the queue, or had it and there are messages."""
+        """True if the topic exists, and has the queue or once stored messages in it."""
         config = self._topics.find(queue.topic)
         if config is None or queue.queue_id < 0:
             return False
@@ -162,9 +163,9 @@ class OffsetService:
     async def search(
         self, request: broker_pb2.SearchOffsetsRequest
     ) -> broker_pb2.SearchOffsetsResponse:
-        """Returns the first message of each queue that was stored at its time or later.
+        """Returns for each queue the first message stored at the queue's timestamp or later.
 
-        Returns the first queues only if the work time ends before the last queue.
+        When the work time is over, it returns only the results so far.
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
         for time in request.queues:
@@ -207,7 +208,7 @@ class OffsetService:
         return None if stored is None else stored.timestamp_ms
 
     def check_commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
-        """Raises the errors of `commit` that need no change.
+        """Checks a commit, without any change.
 
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
         QueueIdIllegalError, StoreClosedError.
@@ -264,7 +265,7 @@ class OffsetService:
         """Sets one offset, as RocketMQ does; False for a queue with a pending reset.
 
         Unlike `commit` it creates no group. A consumer may finish a queue that readers no longer
-        see. So the number of queues and the permission do not count. Raises
+        see. So the number of readable queues and the permission are not checked. Raises
         SubscriptionGroupNotExistError, PermissionDeniedError, TopicNotExistError,
         QueueIdIllegalError, ParameterIllegalError, StoreClosedError for a topic under deletion.
         """
@@ -294,7 +295,7 @@ class OffsetService:
         return resets.has(group, queue)
 
     def take_reset(self, group: str, queue: QueueKey) -> int | None:
-        """Returns the offset of the group's next pull if the queue has a pending reset."""
+        """Returns and removes the pending reset of the group's queue; None if there is none."""
         return self._consumers.resets.take(group, queue) if self._is_reset(group, queue) else None
 
 

@@ -2,8 +2,8 @@
 
 A pull without a consumer group is plain reading and checks no group. A pull of a group checks that
 the group may consume; it may be filtered by the subscriptions of the group's members.
-Fields replace the bits of RocketMQ's sysFlag. Bit 1 is a commit offset, bit 2 a wait time, bit 4
-the absence of `registered_subscription`, bit 8 `class_filter`.
+Fields replace the bits of RocketMQ's sysFlag. Bit 0 is a commit offset, bit 1 a wait time, bit 2
+the absence of `registered_subscription`, bit 3 `class_filter`.
 This broker has no lite pulls or static topics, so there are no checks for them.
 PullService handles resets of offsets.
 FILTER_DATA_NOT_LATEST cannot occur: a subscription and its filter are one entry.
@@ -124,16 +124,17 @@ class PullChecks:
     def _is_planned(self, request: PullRequest) -> bool:
         """True if plain reading has an end, and its queue has messages from its offset on.
 
-        Its range was planned while the queue was listed. It can be read although the queue is now
-        hidden.
+        The range was planned while readers saw the queue. So it stays readable although the queue
+        is now hidden.
         """
         is_plain = not request.consumer_group and request.offset_end > 0
         return is_plain and request.offset < self._store.range_of(request.queue).max_offset
 
     def _end(self, request: PullRequest) -> int:
-        """Returns the end offset: before messages stored since a recovery unknown to its plan.
+        """Returns the end offset, which is before any message stored since a recovery.
 
-        Raises TruncatedError where the request's offset is not before it.
+        Only recoveries that the client does not know count. Raises TruncatedError if the request's
+        offset is not before such a message.
         """
         end = request.offset_end or NO_END
         log_end = self._store.recoveries.log_end_since(request.recovery_id)
@@ -145,7 +146,7 @@ class PullChecks:
         return min(end, cut_offset)
 
     def check_topic(self, request: PullRequest) -> None:
-        """Raises TopicNotExistError where the topic with the request's epoch is gone."""
+        """Raises TopicNotExistError if the topic of the request's epoch is gone."""
         if request.topic_epoch:
             self._topics.check_epoch(request.queue.topic, request.topic_epoch)
 
@@ -208,7 +209,7 @@ class PullChecks:
         if offset < 0:
             raise ParameterIllegalError("offset", offset, "0 or more")
         if end and end <= offset:
-            raise ParameterIllegalError("offset_end", end, f"0 or more than {offset}")
+            raise ParameterIllegalError("offset_end", end, f"0, or greater than {offset}")
         size = request.response_bytes_max
         if size < 0:
             raise ParameterIllegalError("response_bytes_max", size, "0 or more")

@@ -2,8 +2,8 @@
 
 The answer covers every message with one of the keys, so a reader may skip the rest of its ranges.
 Where the index cannot answer, the answer is the whole range. The service looks up all keys topic by
-topic. When the work time is over, it answers the ranges before the current topic; for the first
-topic it answers whole ranges.
+topic. When the work time is over, it returns the results of the topics so far. If that happens in
+the first topic, it returns the whole ranges of this topic.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ class KeyLookupService:
     async def _places(self, topic: str, keys: Iterable[str], time: WorkTime) -> Places | None:
         """Returns the places of messages with the keys.
 
-        Returns None where the index does not know them, for too many places, or after the work
-        time.
+        Returns None if the index does not know them, they are too many, or the work time is over.
         """
         offsets: list[int] = []
         for key in keys:

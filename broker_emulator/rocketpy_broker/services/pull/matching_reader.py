@@ -40,8 +40,7 @@ class MatchingReader:
     ) -> GetMessageResult:
         """Returns matching records in [offset, offset_end), within `limits` but at least one.
 
-        The result is that of the last read. No other task runs after it, so a caller that then
-        waits misses no message.
+        No other task runs after the last read, so a caller that then waits misses no message.
         """
         if sql92 is None:
             return self._store.get_message(queue, offset, offset_end, limits)

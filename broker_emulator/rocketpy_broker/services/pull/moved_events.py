@@ -4,7 +4,7 @@ The event is stored before the answer, in RocketMQ 4's format; RocketMQ 5 only l
 be stored, the broker logs that and answers the pull.
 An event is not repeated for REPEAT_MS, and a minute has at most EVENTS_PER_MINUTE_MAX events. So a
 client that pulls wrong offsets does not fill the commit log. The broker's log reports the number of
-omitted events. A crash loses the record of written events.
+omitted events. A crash loses the memory of written events: the broker may write them again.
 A slave writes no events.
 Source: docs/design/broker_behaviour.md section 2.10.
 """
@@ -99,7 +99,10 @@ class MovedOffsetEvents:
         if minute != self._minute:
             if self.left_out_count:
                 left_out = counted(self.left_out_count, "event")
-                logger.warning("left out %s of moved offsets", left_out)
+                logger.warning(
+                    "left out %s of moved offsets, limit %d a minute",
+                    *(left_out, EVENTS_PER_MINUTE_MAX),
+                )
             self._minute, self._count, self.left_out_count = minute, 0, 0
         self._count += 1
         return self._count <= EVENTS_PER_MINUTE_MAX

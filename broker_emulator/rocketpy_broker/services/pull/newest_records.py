@@ -10,8 +10,8 @@ from rocketpy_broker.runtime.scheduler import take_slot
 async def newest_records(walk: Iterator[memoryview | None], bytes_max: int) -> list[bytes]:
     """Returns copies of the first records of a walk, oldest first.
 
-    They have at most `bytes_max` bytes, but the first one has any size. Each candidate takes a
-    scheduler slot, since a long one takes milliseconds. Raises StoreReadError.
+    They have at most `bytes_max` bytes, but the first record may have any size. Each step of the
+    walk has a scheduler slot, since a long record takes milliseconds. Raises StoreReadError.
     """
     found: list[bytes] = []
     bytes_left = bytes_max

@@ -92,7 +92,7 @@ def behind_ms(result: GetMessageResult, now_ms: int) -> int:
         return 0
     last, size = result.parts[-1], int(result.sizes[-1])
     if size < HEADER_BYTES:
-        # Not a record; the client finds that.
+        # Not a record; the client detects it.
         return 0
     begin = len(last) - size
     (sys_flag,) = _SYS_FLAG.unpack_from(last, begin + _SYS_FLAG_AT)

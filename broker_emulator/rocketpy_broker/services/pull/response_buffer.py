@@ -1,10 +1,10 @@
 """The response buffer: a limit for unread bytes of answers to pulls.
 
 An answer counts from its handover to gRPC until the call requests the next one. The client has then
-read nearly all of it. gRPC keeps it twice meanwhile, so stalled clients cost memory. With more
-unread bytes all answers get smaller; a client that reads gets more of them. At the limit only small
-answers are accepted, and one of each connection without unread answers. No call is ended: gRPC
-would keep its bytes anyway.
+read nearly all of it. gRPC keeps it twice meanwhile, so stalled clients cost memory. More unread
+bytes make all answers smaller, see STEPS; a client that reads gets more of them. From
+UNREAD_BYTES_MAX on an answer must be small, or the only unread one of its connection. From
+UNREAD_BYTES_LIMIT on every answer is refused. No call is ended: gRPC would keep its bytes anyway.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ResponseBufferLimiter:
 
     @contextlib.contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Reserves `size` bytes for the time of the block. Raises ResponseBufferFullError."""
+        """Reserves `size` bytes until the `with` block ends. Raises ResponseBufferFullError."""
         whose = connection.get()
         bytes_max = UNREAD_BYTES_MAX
         if size <= SMALL_BYTES_MAX or whose not in self._counts:

@@ -14,14 +14,14 @@ length:
   the call continues by itself. At the end of the queue it is the last response.
 - A call with `offset_end` has examined its whole range at a response with code SUCCESS and
   `next_offset` of `offset_end`. That response has records, or else NO_MATCHED_MESSAGE.
-- A slave may have less than its master. So it holds a call from beyond its queue's end. Where a
-  master answers PULL_OFFSET_MOVED, it answers PULL_RETRY_IMMEDIATELY with the requested offset.
+- A slave may have less than its master. So a slave holds a call from beyond its queue's end. Where
+  a master answers PULL_OFFSET_MOVED, it answers PULL_RETRY_IMMEDIATELY with the requested offset.
 - A held call silently skips messages that do not match. At its deadline the answer is
   PULL_NOT_FOUND, and `next_offset` is after them.
 
-A loss is reported as without a filter. With tags its queue offset is that of the first lost record
-that matches. With an expression it is that of the first lost record, since the properties are lost,
-too.
+Lost records are reported as in a pull without a filter. With tags the reported queue offset is that
+of the first lost record that matches. With an expression it is that of the first lost record, since
+its properties are lost, too.
 Source: docs/design/broker_behaviour.md sections 2.2 to 2.10.
 """
 
@@ -111,7 +111,7 @@ class PullService:
         self._hooks.before_consume(context)
         reset_to = self._offsets.take_reset(group, queue) if group else None
         if reset_to is not None and reset_to != request.offset:
-            # The commit would set the offset from before the reset.
+            # Returns before the pull's commit, which would undo the reset.
             moved = self._moved(queue, reset_to)
             yield PullAnswer(response_code(moved, reset_to, 0), moved, MASTER_ID)
             return
@@ -119,7 +119,6 @@ class PullService:
             await self._offsets.commit(group, committed)
         deadline_ms = self._held.deadline_ms(command.wait_ms)
         result = await self._get(command, request.offset)
-        # Holds the call while the queue has no wanted message up to its end.
         while self._is_waitable(command, result) and await self._held.wait([queue], deadline_ms):
             command, begin_ms = self._renewed(request, command), self._clock.monotonic_ms()
             result = await self._get(command, result.next_offset)

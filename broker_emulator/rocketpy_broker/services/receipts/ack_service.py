@@ -1,10 +1,11 @@
 """Acknowledgements of popped messages, and changes of their invisible time.
 
-Both append to the log what the revive of the check point reads when the messages are due. They are
-durable on return. A change appends a new check point and the acknowledgement of the old one in one
-write. The old receipt does not acknowledge afterwards. As in RocketMQ, a change by a receipt that
-was acknowledged or changed before makes the message visible once more. A repeated acknowledgement
-is accepted, and so is a late one: the message may have been revived by then.
+Both append records that the revive of the check point reads when the messages are due. The records
+are durable on return; `ordered` has the rules of ordered pops. A change appends a new check point
+and the acknowledgement of the old one in one write. Afterwards the old receipt acknowledges
+nothing. As in RocketMQ, a change by a receipt that was acknowledged or changed before makes the
+message visible once more. A repeated acknowledgement is accepted, and so is a late one:
+the message may have been revived by then.
 Source: AckMessageProcessor, ChangeInvisibleTimeProcessor, docs/design/storage.md section 15.
 """
 
@@ -158,7 +159,7 @@ class AckService:
     def is_open(self, group: str, queue: QueueKey, receipt: Receipt) -> bool:
         """True if an acknowledgement of the receipt's message would have an effect.
 
-        Of a pop without order only its time counts.
+        For a pop without order, only the time of the receipt counts.
         """
         if receipt.is_ordered:
             return self._ordered.is_open(group, queue, receipt)

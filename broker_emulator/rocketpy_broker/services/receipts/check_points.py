@@ -1,10 +1,10 @@
 """Check points and acknowledgements as messages of the revive topic.
 
 They have RocketMQ's form. A check point names the messages of one pop of a queue. It reaches the
-revive topic a second before they are visible again, as do their acknowledgements. The timer keeps
-both until that time. So the store has all state of unacknowledged messages, and RocketMQ's broker
-continues with it. Each pop and each acknowledgement costs two records. Source: PopCheckPoint,
-AckMsg, BatchAckMsg, docs/design/storage.md section 15.
+revive topic a second before these messages are visible again; their acknowledgements reach it when
+they are visible. The timer keeps both until then. So the store has all state of unacknowledged
+messages, and RocketMQ's broker continues with it. Each pop and each acknowledgement costs two
+records. Source: PopCheckPoint, AckMsg, BatchAckMsg, docs/design/storage.md section 15.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class CheckPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Popped messages of one queue; `differences` are their offsets from `start_offset`.
 
     Without differences they are `count` messages from `start_offset` on. A check point without
-    messages only moves the group's offset. A `put_again_count` means that it is not of a pop.
+    messages only moves the group's offset. A `put_again_count` means that a change or a later try
+    wrote it, not a pop.
     """
 
     bits: int = field(name="bm", default=0)

@@ -15,7 +15,7 @@ from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_proto.model import RETRY_PREFIX
 from rocketpy_proto.model.codes import ResponseCode
 
-# Instead of a revive queue: the receipt of an ordered pop.
+# The revive queue id in receipts of ordered pops, which have no revive queue.
 ORDERED = 999
 SEPARATOR = " "
 PARTS_MIN, PARTS_MAX = 6, 9
@@ -33,7 +33,7 @@ class TopicKind(str, Enum):
 
 
 class ReceiptIllegalError(BrokerError):
-    """The receipt, or the queue that it names, is of no delivery."""
+    """A receipt that belongs to no delivery, or a queue or an offset that is not the receipt's."""
 
     code = ResponseCode.MESSAGE_ILLEGAL
 
@@ -101,7 +101,7 @@ def pop_retry_topic(group: str, topic: str) -> str:
 
 
 def real_topic(kind: TopicKind, group: str, topic: str) -> str:
-    """Returns the topic of a delivery of that kind. Raises ParameterIllegalError."""
+    """Returns the topic from which a message was delivered. Raises ParameterIllegalError."""
     if kind is TopicKind.RETRY_V2:
         raise ParameterIllegalError("retry", kind.value, "0 or 1; this broker has no V2 topics")
     return topic if kind is TopicKind.NORMAL else pop_retry_topic(group, topic)

@@ -2,10 +2,11 @@
 
 An ordered pop blocks its queue until its messages are acknowledged or visible again. A repeated pop
 with the same attempt id is not blocked. The committed offset is the first unacknowledged message.
-The file is saved at intervals, so a kill loses the last seconds of blocks. Messages then may come
-again before their time, in order. It loses no acknowledgement, see `ordered`. Entries of queues
-without a pop for a day are dropped. Source: ConsumerOrderInfoManager, docs/design/storage.md
-section 11.6.
+The file is saved at intervals, so a kill loses the last seconds of deliveries. Messages may then
+come again before their time, in order. A kill loses no move of the committed offset, see `ordered`.
+It may lose an acknowledgement of a message after an unacknowledged one. Entries of queues without a
+pop for a day are dropped.
+Source: ConsumerOrderInfoManager, docs/design/storage.md section 11.6.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class OrderTable:
         self._deliveries = self._file.load(decode) or {}
 
     def find(self, group: str, queue: QueueKey) -> OrderedDelivery | None:
-        """Returns the last delivery of a queue; None if all its messages may be popped."""
+        """Returns the last delivery of a queue, acknowledged or not; None if none is kept."""
         return self._deliveries.get((group, queue))
 
     def set(self, group: str, queue: QueueKey, delivery: OrderedDelivery) -> None:

@@ -1,8 +1,9 @@
-"""Ordered pops: a queue's messages, each after the earlier one's acknowledgement.
+"""Ordered pops: the popped messages of a queue block its later ones.
 
 The committed offset is the first unacknowledged message. Each move of it is also a check point
-without messages in the log. So a start after a kill continues there. A delivery counts only while
-the group is at its offset: a reset frees the queue.
+without messages in the log. So a start after a kill continues there. A delivery blocks its queue
+only while the group is at the delivery's next offset. So a reset frees the queue. A change of the
+invisible time is in memory until the next save, and a kill may lose it.
 Source: ConsumerOrderInfoManager, AckMessageProcessor#ackOrderly, docs/design/storage.md section 15.
 """
 
@@ -41,13 +42,13 @@ class OrderedPops:
         self._clock = clock
 
     def _current(self, group: str, queue: QueueKey) -> OrderedDelivery | None:
-        """Returns the last delivery if the group is where it left it."""
+        """Returns the last delivery if the group is still at the delivery's next offset."""
         found = self._table.find(group, queue)
         is_current = found and found.next_offset == self._positions.find(group, queue)
         return found if is_current else None
 
     def blocked_until(self, group: str, queue: QueueKey, attempt_id: str) -> int | None:
-        """Returns the time at which a blocked queue is free, wall time in ms; None if it is."""
+        """Returns the wall time in ms at which a blocked queue is free; None if it is free now."""
         delivery = self._current(group, queue)
         if delivery is None or (attempt_id and delivery.attempt_id == attempt_id):
             return None
@@ -79,10 +80,10 @@ class OrderedPops:
     def ack(
         self, group: str, queue: QueueKey, offsets: Sequence[int], receipt: Receipt
     ) -> AppendResult | None:
-        """Acknowledges messages; returns what was appended, or None if the group stays.
+        """Acknowledges messages; returns the append of the group's move, or None without a move.
 
-        An acknowledgement of an older delivery has no effect. A kill may have lost the delivery.
-        Then only the group's next message counts. Raises ReceiptIllegalError, StoreClosedError,
+        An acknowledgement of an older delivery has no effect. If a kill has lost the delivery, only
+        the group's next message can be acknowledged. Raises ReceiptIllegalError, StoreClosedError,
         StoreBusyError.
         """
         position, delivery = self._positions.find(group, queue), self._current(group, queue)

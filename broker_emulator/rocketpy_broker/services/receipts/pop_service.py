@@ -2,9 +2,9 @@
 
 A pop of a topic reads its queues in turn, from the group's next offset. Each read with messages
 appends a check point and moves the group, without an await in between. A crash before the answer
-leaves the check point: the messages come again after their invisible time. One pop in five asks the
-retry topic first; the rest ask it last. A held pop is woken by messages of both topics. State in
-memory: the numbers of held calls. Source: PopMessageProcessor, NotificationProcessor,
+leaves the check point: the messages come again after their invisible time. One pop in five reads
+the retry topic first; all other pops read it last. Messages of both topics wake a held pop. State
+in memory: the numbers of held calls. Source: PopMessageProcessor, NotificationProcessor,
 docs/design/storage.md section 15.
 """
 
@@ -96,7 +96,7 @@ class PopService:
         self._turn = 0
         self._polling: Counter[tuple[str, str, int]] = Counter()
         self._polling_total = 0
-        # Called with a pop that has found messages and has failed, or whose caller has gone.
+        # Called with a pop that has found messages, and then failed or was cancelled.
         self.abandoned = Listeners[[PopRequest, Popped]]()
 
     async def pop(self, request: PopRequest) -> Popped:
@@ -158,7 +158,7 @@ class PopService:
             raise ParameterIllegalError("invisibleTime", request.invisible_ms, accepted)
 
     def _command(self, request: PopRequest) -> PullCommand:
-        """Returns the checked read of a queue, as a pull of it would be."""
+        """Returns the read of a queue after the checks of a pull. Raises the errors of `pop`."""
         check_not_own(request.group)
         if (length := len(request.attempt_id)) > ATTEMPT_ID_MAX:
             raise ParameterIllegalError("length of attemptId", length, f"0 to {ATTEMPT_ID_MAX}")
@@ -191,7 +191,8 @@ class PopService:
         if self._polling[key] >= POLLING_MAX or self._polling_total >= POLLING_TOTAL_MAX:
             raise PollingFullError(
                 f"polling full: {self._polling[key]} calls of group {request.group!r} wait for "
-                f"topic {request.topic!r}, limit {POLLING_MAX}. Ask again later"
+                f"topic {request.topic!r}, limit {POLLING_MAX}, and {self._polling_total} calls in "
+                f"all, limit {POLLING_TOTAL_MAX}. Ask again later"
             )
         self._polling[key] += 1
         self._polling_total += 1
@@ -206,7 +207,7 @@ class PopService:
         return is_woken
 
     async def _free_ms(self, request: PopRequest) -> float:
-        """Returns the monotonic time at which a blocked queue is free."""
+        """Returns the monotonic time at which the first blocked queue is free; else infinity."""
         first_ms = math.inf
         if not request.is_ordered:
             return first_ms
@@ -254,7 +255,7 @@ class PopService:
 
     @contextmanager
     def _abandoning(self, request: PopRequest, popped: Popped) -> Iterator[None]:
-        """Reports a pop with messages if the block fails or is cancelled."""
+        """Reports a pop with messages if the `with` block fails or is cancelled."""
         try:
             yield
         except BaseException:
@@ -296,7 +297,7 @@ class PopService:
         while tries_left:
             is_full = popped.count >= request.count_max
             is_full = is_full or popped.byte_count >= command.limits.bytes_max
-            # A group's offset is committed once the group reads the queue.
+            # Only a pop that will read the queue may commit the group's first offset.
             offset = self._next_offset(request, queue, is_peek=is_peek or is_full)
             if self._is_blocked(request, queue):
                 return
@@ -338,7 +339,7 @@ class PopService:
     async def _read(
         self, request: PopRequest, command: PullCommand, queue: QueueKey, offset: int, count: int
     ) -> GetMessageResult:
-        """Reads matching records, after a jump to existing ones if need be."""
+        """Reads matching records; jumps to the next existing offset if `offset` has none."""
         limits, left = command.limits, request.count_max - count
         limits = replace(
             limits,

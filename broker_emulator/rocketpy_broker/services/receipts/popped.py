@@ -21,7 +21,7 @@ COUNT_MAX = 32
 
 
 class PollingFullError(BrokerError):
-    """Too many calls of the group wait for messages."""
+    """Too many calls wait for messages, of this group or of all groups."""
 
     code = ResponseCode.POLLING_FULL
 
@@ -46,9 +46,9 @@ class PopRequest:
 
     @property
     def line(self) -> Hashable:
-        """The pops of which any one may take a message; None for an ordered pop.
+        """The key of the waiting pops that take messages from each other.
 
-        Ordered pops may wait for different queues.
+        None for an ordered pop, since ordered pops may wait for different queues.
         """
         return None if self.is_ordered else (self.group, self.topic, self.queue_id)
 

@@ -28,7 +28,7 @@ from rocketpy_broker.store.values import QueueKey
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A move to `offset`, by a check point between these log offsets."""
+    """A move of a group to `offset`; the log has its check point, if any, from `begin` to `end`."""
 
     begin: int
     end: int
@@ -60,7 +60,7 @@ class PopPositions:
         if begin is None:
             return
         if begin > self._store.positions().log_end:
-            # The log was cut. The next pop saves another start.
+            # The log was cut. The next pop saves the log's end again.
             self._committed.pop_log_offset = None
             return
         for entry in self._log.written_from(begin):
@@ -77,7 +77,10 @@ class PopPositions:
         return is_known and is_pop and written_at >= self._store.deleted_below(point.topic)
 
     async def begin(self) -> None:
-        """Saves the start of the check points before a directory's first one. Raises StoreError."""
+        """Saves the log's end before the directory's first check point. Raises StoreError.
+
+        A start reads the check points after that log offset.
+        """
         if self._is_begun:
             return
         async with self._beginning:
@@ -87,7 +90,9 @@ class PopPositions:
             try:
                 await self._saver.save()
             except OSError as error:
-                raise StoreError(f"the start of pops cannot be saved: {error}") from error
+                raise StoreError(
+                    f"no pop is possible until consumerOffset.json can be saved: {error}"
+                ) from error
             self._is_begun = True
 
     def find(self, group: str, queue: QueueKey) -> int | None:
@@ -98,7 +103,7 @@ class PopPositions:
         return None if offset < 0 else offset
 
     def get(self, group: str, queue: QueueKey, *, from_min: bool) -> int:
-        """Returns the next offset, after a reset or a group's first pop of the queue."""
+        """Returns the next offset; commits it after a reset, at a first pop, or if it was wrong."""
         offset = self._offsets.take_reset(group, queue)
         if offset is not None:
             self.commit_all()
@@ -113,7 +118,7 @@ class PopPositions:
         return offset
 
     def first(self, group: str, queue: QueueKey, *, from_min: bool) -> int:
-        """Returns the offset at which a new group starts; RocketMQ's, also for small queues."""
+        """Returns the offset at which a new group starts, as in RocketMQ."""
         bounds = self._store.range_of(queue)
         if from_min or kind_of(queue.topic) is not TopicKind.NORMAL:
             return bounds.min_offset
@@ -121,7 +126,7 @@ class PopPositions:
         return max(bounds.max_offset - 1, 0) if known is None else known
 
     def move(self, group: str, queue: QueueKey, offset: int, begin: int, end: int) -> None:
-        """Moves the group to `offset`, by what the log has from `begin` to `end`."""
+        """Moves the group to `offset`; commits it once the log is on disk up to `end`."""
         move = self._next[group, queue] = _Move(begin, end, group, queue, offset)
         self._moves.append(move)
 

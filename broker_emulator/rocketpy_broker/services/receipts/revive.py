@@ -1,8 +1,8 @@
 """Revival of popped messages that were not acknowledged in time.
 
-A task for each revive queue reads check points and acknowledgements. A check point is due when each
-acknowledgement up to ACK_GRACE_MS after its messages became visible has been read. Its other
-messages are then copied to the pop retry topic of their topic and group, with one more delivery.
+A task for each revive queue reads check points and acknowledgements. A check point is due when the
+task has read all entries up to ACK_GRACE_MS after its messages became visible. Then the task copies
+unacknowledged messages to the pop retry topic of their topic and group, with one more delivery.
 
 Each copy names its check point and its number there (`prepared_transaction_offset`). So a start
 after a crash, which reads some check points again, copies nothing twice. The group of the revive
@@ -140,7 +140,7 @@ class ReviveQueue:
             self._next_offset = following
             await self._handle_due(self._seen_ms)
             await take_slot()
-        # Nothing appended may be invisible yet.
+        # An appended entry that is not visible yet may be an acknowledgement.
         if self._next_offset >= self._store.next_offset(self._queue):
             await self._handle_due(max(self._seen_ms, delivered_until_ms))
         self._mark()
@@ -204,7 +204,7 @@ class ReviveQueue:
         return is_known and waiting.entry.written_at >= gone_below
 
     def _is_delayed(self, point: CheckPoint, topic: str) -> bool:
-        """True if a check point's topic is being emptied, or the topic of its copies deleted."""
+        """True if the point's topic is being emptied, or its copies' topic is being deleted."""
         deletions = self._store.deletions
         return deletions.is_emptying(point.topic) or deletions.is_deleting(topic)
 
@@ -216,7 +216,7 @@ class ReviveQueue:
                 raise StoreError(f"topic {topic!r:.200} cannot be created: {error}") from error
 
     async def _left(self, waiting: _Waiting, queue: QueueKey) -> list[tuple[int, int]]:
-        """Returns number and queue offset of the messages that have no copy from before."""
+        """Returns number and queue offset of the messages without a copy from before the start."""
         place = waiting.entry.physical_offset
         numbered = [
             (number, offset)
@@ -270,7 +270,10 @@ class ReviveQueue:
                 self._store.append(queue, part, hints)
         except (RecordIllegalError, UnencodableRecordError, pa.ArrowInvalid) as error:
             lost = counted(len(found), "message")
-            logger.critical("lost %s of %s: %s", lost, point.queue, error)
+            logger.critical(
+                "lost %s of %s, which cannot be copied to the retry topic: %s",
+                *(lost, point.queue, error),
+            )
         finally:
             self._group_commit.flush_soon()
 

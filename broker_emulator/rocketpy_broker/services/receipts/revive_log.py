@@ -80,7 +80,7 @@ class ReviveLog:
         self._turn = 0
 
     def next_queue(self) -> QueueKey:
-        """Returns the queues in turn."""
+        """Returns the next queue, in turn."""
         self._turn = (self._turn + 1) % len(self.queues)
         return self.queues[self._turn]
 
@@ -102,7 +102,7 @@ class ReviveLog:
             destination = self._schedule.redirect_records(queue, records, is_ack=is_ack)
         except UnencodableRecordError as error:
             raise RecordIllegalError(
-                f"the receipt names what no record can hold: {error}"
+                f"the receipt has a text that no record can hold: {error}"
             ) from error
         return self._store.append(*destination, _OWN)
 

@@ -31,7 +31,7 @@ _RECONSUME_TIMES_MAX = (1 << 31) - 1
 def numbers_of(physical_offset: int, found: Sequence[tuple[int, bytes]]) -> NDArray[np.int64]:
     """Returns the origins of copies: log offsets within the check point's own record.
 
-    A record is longer than the most messages of a check point, so each copy has its own.
+    The record has more bytes than the check point has messages, so each copy has its own offset.
     """
     return np.array([physical_offset + number for number, _ in found], np.int64)
 
@@ -53,7 +53,7 @@ def copies_of(
     fields: dict[str, NDArray[np.integer] | int] = {
         "reconsume_times": np.minimum(times, _RECONSUME_TIMES_MAX),
         "prepared_transaction_offset": origin_fields(origins),
-        # Otherwise the field would be read as one that a commit writes.
+        # With these bits a reader would take the origin for the half message's offset.
         "sys_flag": header["sys_flag"] & ~TRANSACTION_MASK,
         "queue_id": 0,
     }

@@ -60,7 +60,7 @@ class BrokerIdentity:
             address_text(host, self.port),
             self.cluster_name,
             self.broker_id,
-            # Without a port for slaves it is RocketMQ's, where this broker does not listen.
+            # Without a port for slaves: RocketMQ's default port, where this broker does not listen.
             address_text(host, self.ha_port or self.port + 1),
             body_crc32=body_crc32,
             is_acting_master_enabled=False,

@@ -1,9 +1,9 @@
 """The broker's registration at one name server.
 
 A task keeps it up to date until the broker stops. A new connection begins with a registration of
-all topics. Later the name server gets the changed topics, one request at a time. Every 30 s it is
-asked for the version that it has, and gets all topics where it has another. State: in memory; a
-crash of either side starts again.
+all topics. Later the name server gets the changed topics, one request at a time. After 30 s without
+a change the task asks for the name server's version of the topics. If it differs, the task sends
+all topics. State: in memory; after a crash of either side a registration of all topics follows.
 Source: BrokerController.registerBrokerAll, docs/design/cluster.md sections 3.1 and 3.4.
 """
 
@@ -131,7 +131,10 @@ class NameServerRegistration:
             try:
                 await within(self._clock, STOP_MS_MAX, self._ended.wait())
             except TimeoutError:
-                logger.warning("name server %s has not answered the broker's end", self._address)
+                logger.warning(
+                    "name server %s has not answered the broker's unregistration within %d ms",
+                    *(self._address, STOP_MS_MAX),
+                )
         self._connection.close()
 
     # --- The registration ---
@@ -154,7 +157,7 @@ class NameServerRegistration:
         self._ended.set()
 
     async def _keep_registered(self) -> None:
-        """Sends changes, and asks for the version every INTERVAL_MS; returns at the stop."""
+        """Sends changes, and asks for the version when there are none; returns at the stop."""
         while True:
             if not self._changed:
                 await self._sleep(INTERVAL_MS)

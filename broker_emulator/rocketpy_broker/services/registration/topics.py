@@ -27,7 +27,7 @@ class RegisteredTopics:
         """Takes in a changed configuration: the broker's permission is a part of each topic's."""
         if config.broker_permission != self._broker_permission:
             self._broker_permission = config.broker_permission
-            # Name servers take in topics with another version only.
+            # Name servers take in topics only if the version has changed.
             self._topics.next_version()
             self.changed(self.present().keys())
 

@@ -53,7 +53,7 @@ class Confirmations:
         if found is not None:
             return found
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # A caller may have gone.
+        # Reads the error: asyncio would log it if the caller has gone.
         future.add_done_callback(lambda done: done.exception())
         if self.has(end_offset):
             resolve(future)

@@ -103,7 +103,7 @@ def _reasons(wanted: Sequence[SendBack], origins: Origins) -> list[str | None]:
         if topic in SEND_FORBIDDEN or topic.startswith(RESERVED_PREFIX):
             reason = f"a record there is of the broker's own topic {topic!r}"
         elif not caller.may_read(topic):
-            reason = "the message there is of a topic that its user may not read"
+            reason = "the message there is of a topic that the caller's user may not read"
         elif message.origin_topic and message.origin_topic not in (topic, first_topic):
             reason = (
                 f"the message there is of topic {topic!r}, not of {message.origin_topic!r:.200}"

@@ -207,7 +207,8 @@ class SendBackService:
                     await take_slot()
                     outcomes += await self._stored(call, queue, _row(block, row), level)
                 return outcomes
-            return [RecordIllegalError(f"sent back, the message cannot be stored: {error}")]
+            reason = "the message cannot be stored when it is sent back"
+            return [RecordIllegalError(f"{reason}: {error}")]
         except StoreError as error:
             return [_failed_put(error)] * len(block)
         except SendBackError as error:
@@ -221,7 +222,7 @@ class SendBackService:
     async def _to_store(
         self, queue: QueueKey, block: RecordBlock, level: int
     ) -> tuple[QueueKey, RecordBlock]:
-        """Returns the first queue of the block and its form; yields scheduler slots between copies.
+        """Returns the first queue of the block and its form; takes scheduler slots between copies.
 
         The caller may write it at once. Raises RecordError, RecordIllegalError.
         """
@@ -253,7 +254,7 @@ def _check(messages: Sequence[SendBack], reconsume_times_max: int | None) -> Non
 
 
 async def _between_copies(block: RecordBlock) -> None:
-    """Yields a scheduler slot if each copy of the block takes milliseconds."""
+    """Takes a scheduler slot if each copy of the block takes milliseconds."""
     if len(block.data) > LONG_BYTES:
         await take_slot()
 

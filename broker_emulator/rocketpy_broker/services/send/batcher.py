@@ -2,10 +2,10 @@
 
 A block costs nearly the same with one message as with a hundred. So a single message waits for the
 next pass of the event loop. It is then stored with all other waiting messages of its topic, sorted
-by queue. A lone message is stored in the same pass. A message that cannot be batched, such as a
+by queue. A lone message waits no longer than that. A message that cannot be batched, such as a
 refused or a delayed one, is stored or refused alone. So each sender gets the answer that it would
-get alone. A topic with more waiting messages than a block is bulk: the rest waits for slots of the
-scheduler, so that other calls make progress.
+get alone. If a topic has more waiting messages than one block holds, the other messages are bulk:
+they wait for scheduler slots, so that other calls make progress.
 
 State in memory: the messages of one pass. A crash before their block is written loses them; none of
 them was acknowledged.
@@ -65,9 +65,9 @@ class SendBatcher:
         self._by_topic: dict[str, list[Send]] = {}
         # Topics that wait for slots; their new messages join them.
         self._bulk: dict[str, list[Send]] = {}
-        # Connections that wait for a slot; some while `_bulk` has messages.
+        # Connections that wait for a slot; not empty while `_bulk` has messages.
         self._waiting = set[str]()
-        # True after a flush without success: senders of bulk wait alone while the store is busy.
+        # True after a failed flush: while the store is busy, each sender of bulk waits by itself.
         self._is_stuck = False
 
     @staticmethod
@@ -81,8 +81,9 @@ class SendBatcher:
     ) -> asyncio.Future[Stored | None]:
         """Stores a message as `SendService.append_now` does, in a batch.
 
-        The result is None, without storing, where the store is busy: the caller waits for room and
-        sends the message alone. If the future is cancelled, the message may be stored or not.
+        If the store is busy, the message is not stored and the result is None: the caller waits for
+        room and sends the message alone. If the future is cancelled, the message may be stored or
+        not.
         """
         loop = asyncio.get_running_loop()
         send = Send(connection.get(), queue_id, records, record_sizes, loop.create_future())
@@ -112,7 +113,8 @@ class SendBatcher:
             self._admission.when_write_over(lambda: self._take_slot(connection_id))
             return
         if self._admission.is_busy and not self._is_stuck:
-            # Messages that wait alone could be stored after later ones of their connection.
+            # If its sender waited by itself, a message could be stored after a later one of its
+            # connection.
             self._admission.when_flushed(lambda is_done: self._flushed(connection_id, is_done))
             return
         self._is_stuck = self._admission.is_busy
@@ -156,7 +158,7 @@ class SendBatcher:
                     send.stored.set_exception(StoreClosedError("the message cannot be stored"))
 
     def _store(self, topic: str, sends: list[Send]) -> None:
-        """Stores messages together; after a refusal in halves, so that one message costs little."""
+        """Stores messages together; after a refusal, stores each half of them in the same way."""
         # Hooks are called for each message, and a busy store accepts none.
         if len(sends) < 2 or self._sends.has_hooks or self._admission.is_busy:
             self._store_each(topic, sends)
@@ -209,7 +211,7 @@ class SendBatcher:
 
 
 def _count_of_block(sends: list[Send], *, has_hooks: bool) -> int:
-    """Returns the number of first messages that make a small block; at least 1.
+    """Returns the number of messages, from the first on, that fit in a small block; at least 1.
 
     The messages of cancelled senders have no weight: they are not stored.
     """
@@ -217,7 +219,7 @@ def _count_of_block(sends: list[Send], *, has_hooks: bool) -> int:
     for count, send in enumerate(sends):
         if send.stored.done():
             continue
-        # The search in a record costs as much as its checks, so only this block's are searched.
+        # The search in a record costs as much as its checks, so it ends with this block's records.
         weight += _weight(send.record, has_hooks)
         left += 1
         if weight > SMALL_BYTES_MAX or left > BATCH_SENDS_MAX:

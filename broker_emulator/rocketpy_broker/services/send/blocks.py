@@ -18,8 +18,8 @@ NO_WAIT = b"WAIT\x01false"
 class Stored(NamedTuple):
     """A stored block with the queue that it was sent to.
 
-    `waits` is True if its sender waits for the flush. `delayed` is the block as it waits, if it is
-    stored in another queue first.
+    `waits` is True if its sender waits for the flush. `delayed` is the stored block, if it waits in
+    another queue first.
     """
 
     queue_id: int
@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 def checked_block(
     topic: str, records: bytes | bytearray, record_sizes: bytes, body_bytes_max: int
 ) -> RecordBlock:
-    """Returns a client's checked block in its buffer. Any thread may call it.
+    """Returns a client's checked block, without a copy of `records`. Any thread may call it.
 
     Raises RecordIllegalError.
     """
@@ -52,7 +52,10 @@ def checked_block(
     except MalformedRecordError as error:
         raise RecordIllegalError(f"the block is malformed: {error}") from error
     if block.single_topic() != topic:
-        raise RecordIllegalError(f"the block holds records of other topics than {topic!r:.200}")
+        raise RecordIllegalError(
+            f"the block holds records of other topics than {topic!r:.200}; "
+            "send the records of each topic in a block of their own"
+        )
     longest = int(block.body_length.max())
     if longest > body_bytes_max:
         raise RecordIllegalError(f"a message body has {longest} bytes, limit {body_bytes_max}")

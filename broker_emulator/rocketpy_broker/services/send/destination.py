@@ -1,8 +1,7 @@
 """The destination of a client's block.
 
-It is its own queue, or a queue of delayed or half messages.
-Nearly all blocks go to their own queue unchanged. The scan of the properties that finds this is
-needed anyway.
+The destination is the block's own queue, or a queue of delayed or half messages. Nearly all blocks
+go to their own queue unchanged. The scan of the properties that decides this is needed anyway.
 """
 
 from __future__ import annotations
@@ -107,7 +106,9 @@ class DestinationResolver:
                 "a batch holds a half message; a batch is a transaction itself"
             )
         if self._reject_transaction_message:
-            raise PermissionDeniedError("this broker takes no transaction messages")
+            raise PermissionDeniedError(
+                "this broker takes no transaction messages: rejectTransactionMessage is true"
+            )
         half = half_message(queue, block)
         # Refuses a message that could never be committed: it will have the same properties.
         self._schedule.redirect(queue, half)

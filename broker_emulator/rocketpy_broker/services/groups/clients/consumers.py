@@ -132,7 +132,7 @@ class ConsumerGroups:
     ) -> bool:
         """Registers a client in its group; returns True if the members need a notice.
 
-        The caller has called both `check_space`.
+        The caller has called `check_space` of the members and of these groups.
         """
         is_new = self._members.register(data.key, client_id, address, version)
         group = self._groups.get(data.group)

@@ -165,7 +165,7 @@ class ClientService:
                 )
 
     def without_refused(self, heartbeat: Heartbeat) -> tuple[Heartbeat, list[BrokerError]]:
-        """Returns a heartbeat with only the groups that may be registered, and the other errors."""
+        """Returns a heartbeat without the refused groups, and the errors of these groups."""
         errors: list[BrokerError] = []
 
         def is_accepted(check: Callable[[], None]) -> bool:
@@ -347,9 +347,9 @@ class ClientService:
         return self.consumers.get(group)
 
     def notify_one_producer(self, check: groups_pb2.CheckTransaction) -> bool:
-        """Sends a check to one client of its producer group, another each time.
+        """Sends a transaction check to one client of its producer group, in turn.
 
-        Returns False if no client has a stream, or all have too many waiting notices.
+        Returns False if no client has a stream that accepts the check.
         """
 
         def is_taken(client_id: str) -> bool:

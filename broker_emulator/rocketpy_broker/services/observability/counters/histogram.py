@@ -25,8 +25,8 @@ class Distribution:
 class Histogram:
     """A metric's distributions by label values.
 
-    `bounds` are the upper bounds of the buckets; the last bucket has none. Without bounds it counts
-    only.
+    `bounds` are the upper bounds of the buckets; the last bucket has none. Without bounds the sum
+    alone is of use, as a counter.
     """
 
     def __init__(self, name: str, *bounds: float) -> None:
@@ -35,7 +35,7 @@ class Histogram:
         self.series: dict[Labels, Distribution] = {}
 
     def of(self, labels: Labels) -> Distribution:
-        """Returns the distribution of these label values, also a new one."""
+        """Returns the distribution of these label values, created if missing."""
         found = self.series.get(labels)
         if found is None:
             found = self.series[labels] = Distribution([0] * (len(self.bounds) + 1))

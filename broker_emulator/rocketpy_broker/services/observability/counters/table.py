@@ -72,7 +72,7 @@ class CounterTable:
         self._times[row] += 1
 
     def _row(self, key: Key) -> int | None:
-        """Returns the row of a key, also of a new one; None without a free row."""
+        """Returns the row of a key, created if missing; None if no row is free."""
         row = self._rows.get(key)
         if row is not None:
             return row
@@ -100,7 +100,7 @@ class CounterTable:
 
     @property
     def is_tight(self) -> bool:
-        """True if three quarters of the rows are taken."""
+        """True if more than three quarters of the rows are taken."""
         return len(self._rows) * 4 > self._rows_max * 3
 
     def drop_idle(self, window: int, rows: slice) -> None:

@@ -47,7 +47,7 @@ class Figures(NamedTuple):
 def fresh_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Returns an array of zeros that takes memory page by page, as it is written.
 
-    `np.zeros` would write all of it where the process has freed as much memory before.
+    `np.zeros` writes the whole array when it reuses memory that the process has freed.
     """
     kind = np.dtype(dtype)
     count = int(np.prod(shape))

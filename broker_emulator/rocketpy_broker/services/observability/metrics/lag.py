@@ -1,9 +1,9 @@
 """Consumer lag by group and topic, in messages and ms.
 
-The lag is the messages that a group has not committed, and the age of the oldest one. Its store
-time is read from the log, once for each committed or pulled offset. One snapshot reads at most
-READS_MAX times; later groups get only message counts. At most LAGS_MAX pairs of group and topic are
-reported, and the number of further pairs. State: up to PLACES_KEPT_MAX store times, in memory only.
+The lag is the messages that a group has not committed, and the age of the oldest one. Store times
+are read from the log, once for each committed or pulled offset. One snapshot reads at most
+READS_MAX of them; later groups get only message counts. At most LAGS_MAX pairs of group and topic
+are reported; further pairs are only counted. State: up to PLACES_KEPT_MAX store times, in memory.
 Source: docs/design/broker_behaviour.md section 9.6.
 """
 
@@ -34,7 +34,7 @@ Place: TypeAlias = tuple[QueueKey, int, int]
 
 @dataclass(slots=True)
 class Waiting:
-    """Messages of several queues, and the store time of the oldest one."""
+    """The number of messages of several queues, and the store time of the oldest one."""
 
     messages: int = 0
     oldest_ms: int | None = None

@@ -29,7 +29,7 @@ from rocketpy_broker.services.observability.metrics.families import (
 
 KEPT_MS_MIN = 1_000
 KEPT_TIMES = 9
-# A slot ends after this time, or with this number of samples; to write these takes 1.5 ms.
+# A slot ends after this time, or with this number of samples, whose text takes 1.5 ms to write.
 SLOT_MS = 1.0
 SAMPLES_A_SLOT = 200
 
@@ -76,7 +76,7 @@ class MetricsService:
                 kept_ms = max((end_ms - begin_ms) * KEPT_TIMES, KEPT_MS_MIN)
                 self._kept_until_ms = end_ms + kept_ms
             if isinstance(self._kept, Exception):
-                # The first traceback: each raise would extend it.
+                # Resets the traceback: each raise would make it longer.
                 raise self._kept.with_traceback(self._trace)
             return self._kept
 

@@ -2,9 +2,9 @@
 
 The table of counters has the messages put and got; the broker's own topics do not count. The time
 to read lags grows with the queues of all groups, so scheduler slots divide it. 10,000 groups of
-eight queues take half a second a minute. After a longer read, the next ones are left out until the
-reads take at most SHARE of the time. In memory only: a restart begins without minutes. A process
-that stood still, or a clock that was moved, leaves a gap between two minutes.
+eight queues take half a second a minute. After a longer read, the next minutes get no lags until
+the reads take at most 1/SHARE of the time. In memory only: a restart begins without minutes. A
+process that stood still, or a clock that was moved, leaves a gap between two minutes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LagSource = Callable[[], AsyncIterator[LagSample]]
 
 @dataclass(slots=True)
 class Lags:
-    """The groups with the largest lags and with most dead letters, and the sums of all groups."""
+    """The groups with the largest lags, and with the most dead letters, and sums of all groups."""
 
     largest: list[LagSample] = field(default_factory=list)
     deadliest: list[LagSample] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Lags:
             self.finish()
 
     def forget(self, each: LagSample) -> None:
-        """Takes a group from the sums."""
+        """Subtracts a group from the sums."""
         self.lag -= each.lag
         self.retries -= each.retries
         self.dead_letters -= each.dead_letters
@@ -147,7 +147,7 @@ class History:
             await self.sample()
 
     async def sample(self) -> None:
-        """Ends a minute; takes slots to read the lags."""
+        """Ends a minute, and reads the lags in scheduler slots."""
         began_ms = self._clock.monotonic_ms()
         minute = Minute(
             self._clock.now_ms(), self._count_since(self._put), self._count_since(self._get)
@@ -162,14 +162,14 @@ class History:
         minute.set(lags)
         self._lags = lags
         pause_ms = SHARE * (self._clock.monotonic_ms() - began_ms)
-        # The clock may have jumped.
+        # Limited, since the clock may have jumped during the read.
         self._lags_due_ms = began_ms + min(pause_ms, PAUSE_MS_MAX)
 
     def _count_since(self, key: Key) -> int:
         """Returns the messages since the last sample."""
         row, before = self._sums.find(key), self._counts[key]
         now = self._counts[key] = 0 if row is None else int(self._sums.counters[NUMS][row])
-        # A lower number has begun again: a row is dropped after a day without messages.
+        # A lower number is that of a new row: a row is dropped after a day without messages.
         return now - before if now >= before else now
 
     async def forget_group(self, group: str) -> None:
@@ -217,7 +217,7 @@ class History:
         )
 
     def _last_hour(self) -> list[Minute]:
-        """Returns the minutes of the last hour; a clock that was set back leaves later ones."""
+        """Returns the minutes of the last hour, without future ones if the clock was set back."""
         now_ms = self._clock.now_ms()
         hour_ms = MINUTES * PERIOD_MS
         return [each for each in self._minutes if -PERIOD_MS <= now_ms - each.end_ms < hour_ms]

@@ -22,7 +22,7 @@ class StoreSpeeds:
 
     def __init__(self, counted: StoreStatistics, now_ms: float) -> None:
         self._counted = counted
-        # Times in ms and counters.
+        # Each is a time in ms, and the counters at that time.
         self._samples = deque([(now_ms, self._counts())], SPANS[-1] + 1)
         self._count = 0
         self._steps_before = list(counted.put_step_counts)
@@ -49,7 +49,7 @@ class StoreSpeeds:
             self._steps_before = steps
 
     def rates(self) -> dict[str, Any]:
-        """Returns rates per second between the last samples: over each span that has passed."""
+        """Returns the rates per second over the last samples, one for each span that is full."""
         last_ms, last = self._samples[-1]
         firsts = [self._samples[-1 - span] for span in SPANS if len(self._samples) > span]
         return {

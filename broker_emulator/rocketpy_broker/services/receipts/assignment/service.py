@@ -25,7 +25,7 @@ AVERAGELY, BY_CIRCLE = "AVG", "AVG_BY_CIRCLE"
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The mode of reading, and the queues: ANY_QUEUE alone for all of this broker."""
+    """The mode of reading, and the queues; ANY_QUEUE alone means all queues of this broker."""
 
     mode: str
     queue_ids: Sequence[int]
@@ -51,7 +51,8 @@ class AssignmentService:
     ) -> Assignment | None:
         """Returns the client's queues; None if it should keep its present ones.
 
-        That is so for an unknown topic, group or strategy.
+        The client keeps its queues if the topic, group or strategy is unknown, or the topic is not
+        readable.
         """
         mode, config = self._modes.find(topic, group), self._topics.find(topic)
         if config is None or not config.perm & Perm.READ:
