@@ -5,8 +5,8 @@ A segment expires only after two clock readings confirm its age. The readings ar
 monotonic time apart, and wall time has advanced by the same amount between them. A clock that is
 set forward by 100 days therefore deletes nothing at once.
 
-State is in memory only: after a restart, the first reading is again the first. `waits` reports the
-reasons for which segments stay.
+State is in memory only: a restart begins with a new first reading. `waits` reports the reasons for
+which segments stay.
 Source: CleanCommitLogService, docs/design/storage.md section 10.5.
 """
 

@@ -28,7 +28,8 @@ class FlushTimes:
 
     `flush_interval_ms` applies to ASYNC_FLUSH: dirty data of less than `least_bytes` is not flushed
     then. `thorough_interval_ms` limits this delay. RocketMQ leaves four pages unflushed; the
-    default here leaves none. Derived files are queues, index, checksums and checkpoint.
+    default here leaves none. `derived_interval_ms` is that of queues, index, checksums and
+    checkpoint.
     Source: docs/design/storage.md section 9.
     """
 
@@ -49,7 +50,7 @@ class StoreConfig:
 
     The newest data of the log counts as in memory, up to `memory_ratio` of the machine's memory.
     `unflushed_bytes_max` limits the data that waits for a slow disk. `staging_bytes_max` limits the
-    space of uncommitted batches, which are stored by parts of `staging_frame_bytes`.
+    space of uncommitted batches, which are stored in parts of `staging_frame_bytes`.
     Source: docs/design/storage.md section 1.
     """
 

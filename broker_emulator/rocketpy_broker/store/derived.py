@@ -39,7 +39,7 @@ class DerivedFiles:
         self.is_sealed = False
 
     def plan_manifest(self, end_max: int | None = None) -> ManifestPlan:
-        """Returns the manifest of everything dispatched so far, below `end_max` in the log."""
+        """Returns the plan of a manifest of all that is dispatched, below `end_max` in the log."""
         index, progress = self._parts.index, self._dispatcher.progress
         index.drain()
         # The keys of a block are entered with the last of its queues.
@@ -53,7 +53,7 @@ class DerivedFiles:
 
     @property
     def is_manifest_old(self) -> bool:
-        """True if a segment size of records has been dispatched since the last manifest."""
+        """True if at least a segment's size has been dispatched since the last manifest."""
         behind = self._dispatcher.end - self._manifest_end
         return behind >= self._config.commit_log_segment_bytes
 

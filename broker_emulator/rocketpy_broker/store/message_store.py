@@ -97,7 +97,7 @@ class MessageStore:
             self._dispatcher,
             self.statistics,
         )
-        # The appender of a slave, in place of the other one.
+        # A slave appends through this one, and never through `_appender`.
         self.copy = LogCopy(
             *(config, self._log, self._queues, self.queue_allocator, self._dispatcher),
             self._appender.times,
@@ -126,7 +126,7 @@ class MessageStore:
         )
         # Cleaning keeps records from these physical offsets on.
         self.needed_from = NOTHING_NEEDED
-        # A slave's: its master's log begins here.
+        # On a slave: the start of its master's log.
         self.copied_from = NOTHING_NEEDED
         self.open_from: Callable[[], int] = lambda: NOTHING_NEEDED
         self.waiting_from = self.backup_from = self.open_from
@@ -186,7 +186,7 @@ class MessageStore:
 
     @property
     def is_manifest_old(self) -> bool:
-        """True if a segment size of records has been dispatched since the last manifest."""
+        """True if at least a segment's size has been dispatched since the last manifest."""
         return self._derived.is_manifest_old
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ class MessageStore:
         self._directory.release()
 
     def cut(self, end: int) -> list[Path]:
-        """Ends the store at the physical offset `end`, a record's begin; `close` has to follow.
+        """Ends the store at the physical offset `end`, a record's start; `close` has to follow.
 
         Returns the files that have a copy of the log's bytes from there on. Raises OSError; the
         next `open` then finds a store that ends at `end` or later.
@@ -248,13 +248,16 @@ class MessageStore:
         """The reason for which the store refuses writes; None while it accepts them."""
         if self._refusal is None and self._disk_full:
             ratio = self.cleaner.policy.warning_level_ratio
-            return f"disk usage is over the limit {ratio:.0%}; free space, or raise that ratio"
+            return (
+                f"disk usage is over the limit {ratio:.0%}; free space, or restart the broker with "
+                "a higher --disk-full-ratio"
+            )
         return self._refusal or self.slave_refusal
 
     def append(
         self, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
     ) -> AppendResult:
-        """Writes a block of records, of one queue or of their OWN_QUEUES. Patches its buffer.
+        """Writes a block to `queue`, or to the records' queues (OWN_QUEUES). Patches its buffer.
 
         The records are neither durable nor visible yet: see `plan_flush` and `flushed`. The append
         hints in `known` save parsing of the records' properties, and number the records.
@@ -374,7 +377,7 @@ class MessageStore:
 
     @property
     def undispatched_count(self) -> int:
-        """The number of parts of appends, each for one queue, that readers do not see yet."""
+        """The number of parts of appends that wait for their dispatch, each for one queue."""
         return self._dispatcher.waiting_count
 
     def preallocate(self) -> None:
@@ -443,7 +446,7 @@ class MessageStore:
         return result
 
     def _keep_apart(self, damage: Damage) -> None:
-        """Records a damaged record that a read has met."""
+        """Notes a damaged record that a read has found."""
         self.statistics.corrupt_record_count += self._damaged.add(damage)
 
     # --- Removing ---

@@ -163,7 +163,7 @@ async def test_r03_one_lock_that_is_renewed_is_enough(running: RunningBroker) ->
 
 
 REFUSED = {
-    "send them in blocks of their own": (["0", "9"], 1),
+    "send them in separate blocks": (["0", "9"], 1),
     "property MAX_RECONSUME_TIMES is 'many'": (["many", "9"], 1),
     "property MAX_RECONSUME_TIMES is '-1'": (["-1", "-1"], 1),
 }

@@ -216,8 +216,8 @@ async def test_t02_a_cancel_that_is_committed_too_late_ends_its_transaction(
 
 REFUSED_BLOCKS = {
     "send each in its own block": {"TRAN_MSG": ["true"] * 2, "PGROUP": ["g"] * 2},
-    "has no property PGROUP": {"TRAN_MSG": ["true"], "UNIQ_KEY": ["u"]},
-    "has no property UNIQ_KEY": {"TRAN_MSG": ["TRUE"], "PGROUP": ["g"]},
+    "lacks the property PGROUP": {"TRAN_MSG": ["true"], "UNIQ_KEY": ["u"]},
+    "lacks the property UNIQ_KEY": {"TRAN_MSG": ["TRUE"], "PGROUP": ["g"]},
 }
 
 

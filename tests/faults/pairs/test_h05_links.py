@@ -155,7 +155,7 @@ LIES = {
     "other bytes": Lie("the logs of master and slave differ", content=lambda log: log[:-1] + b"?"),
     "no record": Lie("no record starts here", content=lambda log: log + b"?" * 100),
     "a record of another place": Lie(
-        "the record is damaged or of another place", content=lambda log: log + b"\0" + log
+        "the record is damaged, or names another offset", content=lambda log: log + b"\0" + log
     ),
 }
 

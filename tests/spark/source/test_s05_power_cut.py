@@ -173,7 +173,7 @@ def test_s5_a_task_that_reads_over_a_power_cut_gets_nothing_that_came_in_place(
     cut.cut_power()
     for queue_id in (0, 1):
         send(cut.broker, TOPIC, *NEW, queue_id=queue_id)
-    with pytest.raises(DataLossError, match="a power cut took") if fails else nullcontext():
+    with pytest.raises(DataLossError, match="a power cut or a") if fails else nullcontext():
         found.extend(reading)
     assert found == FLUSHED + LOST
 

@@ -128,7 +128,7 @@ class DelaySchedule:
                     queue, block, is_accepted=is_accepted, is_ack=is_ack
                 )
         except UnencodableRecordError as error:
-            raise RecordIllegalError(f"with its real topic and queue {error}") from error
+            raise RecordIllegalError(f"with its real topic and queue, {error}") from error
         if waiting is not block and not is_accepted:
             self._check_fits(queue.topic, waiting)
         return place, waiting

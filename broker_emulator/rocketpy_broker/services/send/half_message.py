@@ -34,7 +34,10 @@ HALF_QUEUE = QueueKey(HALF_TOPIC, 0)
 
 
 def is_half(block: RecordBlock, levels: DelayLevels) -> bool:
-    """True if the block is a half message. Raises RecordIllegalError for several in a block."""
+    """True if the block is a half message.
+
+    Raises RecordIllegalError if a block of several messages holds one.
+    """
     found = pc.equal(pc.utf8_lower(property_column(block, TRAN_MSG)), "true").fill_null(False)
     if not pc.any(found).as_py():
         return False
@@ -42,13 +45,14 @@ def is_half(block: RecordBlock, levels: DelayLevels) -> bool:
         raise RecordIllegalError(
             f"a block of {len(block)} messages holds a half message; send each in its own block"
         )
-    # Old clients send a failed message again with all its properties; it is no half message.
+    # Old clients resend a message that was not consumed, with all its properties; it is no half
+    # message.
     is_retry = block.header["reconsume_times"][0] > 0 and levels.of(block)[0] > 0
     return not is_retry
 
 
 def half_message(queue: QueueKey, block: RecordBlock) -> RecordBlock:
-    """Returns the block of a half message for `queue` as it is stored.
+    """Returns the half message as it is stored; `queue` is its real queue.
 
     Raises RecordIllegalError.
     """
@@ -58,11 +62,11 @@ def half_message(queue: QueueKey, block: RecordBlock) -> RecordBlock:
     try:
         return rewritten(block, HALF_TOPIC, with_real_queue(strings, queue, block))
     except UnencodableRecordError as error:
-        raise RecordIllegalError(f"with its real topic and queue {error}") from error
+        raise RecordIllegalError(f"with its real topic and queue, {error}") from error
 
 
 def _value(block: RecordBlock, name: str) -> str:
     value: pa.StringScalar = property_column(block, name)[0]
     if not value.as_py():
-        raise RecordIllegalError(f"a half message has no property {name}; send one")
+        raise RecordIllegalError(f"a half message lacks the property {name}; send it with one")
     return str(value.as_py())

@@ -30,7 +30,7 @@ class NotServingYetError(BrokerError):
 
 
 class SendPreconditions:
-    """The checks of a send before its topic's queues and its records."""
+    """The first checks of a send; its queue and its records are checked later."""
 
     def __init__(self, topics: TopicConfigManager, clock: Clock, config: BrokerConfig) -> None:
         self._topics = topics
@@ -55,14 +55,14 @@ class SendPreconditions:
         self.check_permission()
 
     def check_permission(self) -> None:
-        """Raises PermissionDeniedError where the broker accepts no messages."""
+        """Raises PermissionDeniedError if the broker accepts no messages."""
         if not self._config.broker_permission & Perm.WRITE:
             raise PermissionDeniedError(
                 f"the broker[{self._config.broker_name}] sending message is forbidden"
             )
 
     def is_missing(self, topic: str) -> bool:
-        """True if a send to this topic may create it, or finds none."""
+        """True if the topic does not exist; a send may create it."""
         return topic not in self._topics
 
     async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
@@ -82,8 +82,8 @@ class SendPreconditions:
         nums = min(queue_nums_max, template.write_queue_nums)
         if nums < 1:
             raise TopicIllegalError(
-                f"topic {topic!r} cannot be created with {counted(queue_nums_max, 'queue')}; ask "
-                "for 1 or more"
+                f"topic {topic!r} cannot be created with {counted(nums, 'queue')}; ask for 1 or "
+                f"more. Its template {default_topic!r} has {template.write_queue_nums}"
             )
         perm = template.perm & ~Perm.INHERIT
         config = TopicConfig(topic, nums, nums, perm, topic_filter_type=template.topic_filter_type)

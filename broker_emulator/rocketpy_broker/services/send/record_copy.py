@@ -1,4 +1,4 @@
-"""Copies of records that could not be consumed, to store again.
+"""Copies of unconsumed records for the retry and dead-letter topics.
 
 Body, flag, born time, born host and the other properties stay. Works on whole blocks.
 Source: docs/design/storage.md section 16.
@@ -25,7 +25,7 @@ from rocketpy_proto.record import (
 from rocketpy_proto.record.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, UNIQ_KEY, WAIT
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
-# Sent by a client with its message: the maximum that replaces the group's maximum.
+# A client sends this property: the maximum of redeliveries, in place of the group's maximum.
 MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
 # RocketMQ's mark of a message for a retry topic that became a dead letter.
 DEAD_LETTER_DELAY = "-1"
@@ -62,7 +62,7 @@ class Origins:
 
 
 def sent_back(block: RecordBlock, topic: str, delay_level: int) -> RecordBlock:
-    """Returns copies of the records for `topic`, with one more delivery.
+    """Returns copies of the records for `topic`; their reconsumeTimes is higher by one.
 
     The copies contain their origin. Raises UnencodableRecordError.
     """

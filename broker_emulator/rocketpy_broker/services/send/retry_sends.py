@@ -4,7 +4,7 @@ A client sends a message to the retry topic itself after a failed send-back. The
 number of its deliveries. Its property MAX_RECONSUME_TIMES, which is not stored, replaces the
 group's maximum; in RocketMQ both are fields of the request. A block above the maximum is stored
 with the dead letters. So is every block while a client holds a queue lock of the group. The first
-use creates the topic. Source: docs/design/broker_behaviour.md section 1.4.
+send creates the retry topic. Source: docs/design/broker_behaviour.md section 1.4.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rocketpy_proto.record import (
     without_properties,
 )
 
-# Messages of a block for a retry topic; their check takes about a millisecond.
+# Limit of messages in a block for a retry topic; their check takes about a millisecond.
 MESSAGES_MAX = 1_000
 # The highest MAX_RECONSUME_TIMES, and its digits.
 TIMES_DIGITS_MAX = 9
@@ -72,7 +72,7 @@ class RetrySends:
         if is_dead.any() and not is_dead.all():
             raise RecordIllegalError(
                 f"a block for {queue.topic!r} holds messages below and above their maximum of "
-                "redeliveries; send them in blocks of their own"
+                "redeliveries; send them in separate blocks"
             )
         try:
             block = _without_maximum(block)

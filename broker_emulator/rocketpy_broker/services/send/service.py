@@ -93,7 +93,7 @@ class SendService:
             if stored is not None:
                 return stored
             await admission.store_ready()
-        # A sender that has waited for a flush without success is answered now.
+        # Not `store_ready` again: a sender that has waited for a flush in vain is answered now.
         await admission.write_over()
         return self.append_now(topic, queue_id, records, record_sizes)
 
@@ -107,7 +107,7 @@ class SendService:
     ) -> asyncio.Future[Stored | None]:
         """Stores a message as `append` does, without a task.
 
-        The result is None, without storing, for a message that needs `append`.
+        The result is None if the message needs `append`; it is then not stored.
         """
         return self._batcher.put(topic, queue_id, record, len(record).to_bytes(4, "big"))
 
@@ -157,7 +157,7 @@ class SendService:
 
     @contextmanager
     def _hooks_around(self, context: SendContext) -> Iterator[None]:
-        """Calls the hooks before a send, and the hooks after it if the block raises StoreError."""
+        """Calls the hooks before a send; after a StoreError of the `with` body, the later ones."""
         self._hooks.before_send(context)
         try:
             yield
@@ -211,10 +211,10 @@ class SendService:
     async def append_large(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
     ) -> Stored:
-        """Stores a large block as `append_now` does, after small blocks, in turn with large ones.
+        """Stores a large block as `append_now` does, after small blocks that wait.
 
-        Raises the errors of `append_now`. If the caller is cancelled during the write, the block is
-        stored.
+        Large blocks of several connections take turns. Raises the errors of `append_now`. If the
+        caller is cancelled during the write, the block is stored.
         """
         async with self.admission.large(len(records)):
             context = SendContext(topic, queue_id, len(record_sizes) // 4, len(records))
@@ -313,7 +313,7 @@ def _outcome(stored: Stored) -> SendOutcome:
 
 @contextmanager
 def _record_errors() -> Iterator[None]:
-    """Converts RecordError in the block to RecordIllegalError, the error for the sender."""
+    """Converts RecordError in the `with` body to RecordIllegalError, the error for the sender."""
     try:
         yield
     except RecordError as error:

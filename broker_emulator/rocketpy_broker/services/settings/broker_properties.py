@@ -1,6 +1,6 @@
 """The broker's configuration under RocketMQ's names.
 
-A property with a parser can be changed while the broker runs. Source: BrokerConfig and
+A property with a `change` can be changed while the broker runs. Source: BrokerConfig and
 MessageStoreConfig of RocketMQ.
 """
 
@@ -77,7 +77,7 @@ def _int(least: int, most: int) -> Parse:
 
 
 def _scaled(base: BrokerProperty, unit: int) -> BrokerProperty:
-    """Returns a property in another unit: `unit` is its size in the configuration's own."""
+    """Returns `base` in a larger unit, which is `unit` times the unit of the configuration."""
     change = base.change
     return BrokerProperty(
         lambda config: int(base.read(config)) // unit,  # type: ignore[call-overload]

@@ -1,6 +1,6 @@
 """The present configuration of a running broker, and its changes.
 
-Changes are in memory only: a restart begins with the options of its start.
+Changes are in memory only: a restarted broker has the options of its command again.
 Source: AdminBrokerProcessor#updateBrokerConfig.
 """
 
@@ -37,7 +37,7 @@ class BrokerSettings:
         self.version = FileVersion()
 
     def listens(self, remoting_port: int | None, ha_port: int | None) -> None:
-        """Notes the ports of RocketMQ's clients and slaves; options may name any free one."""
+        """Notes the ports opened for RocketMQ's clients and slaves, in place of the options'."""
         replication = replace(self.config.replication, port=ha_port)
         self.config = replace(self.config, remoting_port=remoting_port, replication=replication)
 

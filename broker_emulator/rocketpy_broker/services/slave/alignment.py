@@ -36,9 +36,10 @@ class Alignment:
 
 
 def check_promotion(found: Alignment, known: Promotion) -> None:
-    """Raises MasterRefusedError for a master that has nothing of a promoted store's own messages.
+    """Raises MasterRefusedError for a master that has none of a promoted store's own messages.
 
-    A master of RocketMQ has no epoch, but its log has some of them if it was a slave since.
+    A master of RocketMQ has no epoch. But its log has some of them if it was a slave after the
+    promotion.
     """
     if found.common_end <= known.log_end < found.own_end:
         raise MasterRefusedError(
@@ -99,7 +100,7 @@ class LogAlignment:
         )
 
     def _first_size(self, base: int) -> int:
-        """Returns the size of a segment's first record: its place, time and hosts are unique."""
+        """Returns the size of a segment's first record; no other has its place, time and hosts."""
         for item in self._store.scan(base):
             if isinstance(item, LogSpan):
                 return int(item.block.sizes[0])
@@ -119,7 +120,7 @@ class LogAlignment:
                 self._advance(len(own))
                 offset, data = offset + len(own), data[len(own) :]
 
-        # RocketMQ takes 0 for its last segment; the first byte is 0 in each log.
+        # RocketMQ answers a request for offset 0 with its last segment. Byte 0 is 0 in each log.
         begin = max(begin, 1)
         stream = await self._open(self._host, self._port, compare)
         try:

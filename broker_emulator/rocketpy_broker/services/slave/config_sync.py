@@ -1,9 +1,9 @@
 """The master's topics, groups and offsets on a slave.
 
 They are compared, and only differences are saved. Offsets of consumers and delay levels refer to
-messages. So a slave takes them in when it has all messages that the master had at its answer. Marks
-of deleted and emptied topics come from masters of this project alone. With a master of RocketMQ's,
-a deleted topic loses its configuration. Its messages stay until their log segments go.
+messages. So a slave takes them in once it has all messages that the master had when it answered.
+Marks of deleted and emptied topics come from masters of this project alone. With a RocketMQ master,
+a deleted topic loses only its configuration. Its messages stay until their segments are removed.
 Source: SlaveSynchronize, docs/design/cluster.md section 4.5.
 """
 
@@ -58,7 +58,7 @@ Entry = TypeVar("Entry")
 
 
 class ConfigSync:
-    """The tables of one slave; `run` is its loop."""
+    """The task that copies the master's tables; `run` is its loop."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ConfigSync:
         self._clock = clock
         self._throttle = LogThrottle(clock)
         self._delay_text = b""
-        # The master is one of RocketMQ's, and the progress was reset.
+        # True once the progress was reset, because the master is one of RocketMQ.
         self._is_reset = False
 
     async def run(self) -> None:
@@ -100,7 +100,7 @@ class ConfigSync:
                     await sleep(self._clock, INTERVAL_MS)
             except (BrokerError, OSError) as error:
                 if self._throttle.may_log():
-                    logger.warning("tables of master %s: %s", address, error)
+                    logger.warning("the tables of master %s are not copied: %s", address, error)
                 await sleep(self._clock, INTERVAL_MS)
             finally:
                 master.close()
@@ -123,7 +123,8 @@ class ConfigSync:
             await self._take_groups(groups)
             if state is not None:
                 await self._take_marks(state, end)
-            # Before the delay offsets: all deliveries of later ones are after its log offset.
+            # Read before the delay offsets. So each delivery that they lack is in the log after the
+            # progress's log offset.
             progress = None if state is None else await self._progress.changed(master)
             offsets = await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET)
             delays = await master.text(RequestCode.GET_ALL_DELAY_OFFSET)
@@ -144,7 +145,7 @@ class ConfigSync:
                 await run_shielded(asyncio.to_thread(reset_progress, self._folder))
             self._is_reset = progress is None
         except ValueError as error:
-            raise MasterRefusedError(f"a table of it cannot be read: {error!s:.300}") from error
+            raise MasterRefusedError(f"one of its tables cannot be read: {error!s:.300}") from error
         self._state.synced_ms = self._clock.now_ms()
 
     async def _has_log(self, end: int) -> None:
@@ -164,8 +165,11 @@ class ConfigSync:
                 if TOPIC_PATTERN.fullmatch(topic) and len(topic) <= TOPIC_BYTES_MAX
             }
             if not any(map(self._topics.is_system, entries)):
-                # Each broker has some: this is no table of a broker.
-                raise MasterRefusedError("its table of topics has none of RocketMQ's own")
+                # Each broker has some.
+                raise MasterRefusedError(
+                    "its table of topics has no system topic, so it is not a broker's table. Start "
+                    "the slave with the address of a broker as --master"
+                )
             known = {
                 topic: replace(each, epoch=epochs.get(topic, each.epoch))
                 for topic, each in entries.items()
@@ -194,7 +198,9 @@ class ConfigSync:
     async def _take_marks(self, state: ReplicationState, log_end: int) -> None:
         copy, marks = self._store.copy, (state.deleted_below, state.emptied_below)
         if any(mark > log_end for each in marks for mark in each.values()):
-            raise MasterRefusedError("it has marks of topics beyond its log")
+            raise MasterRefusedError(
+                f"it has marks of deleted or emptied topics beyond its log's end {log_end}"
+            )
         if not copy.has_marks(*marks):
             async with self._store_files.removing_nothing():
                 await asyncio.to_thread(copy.save_marks, *marks)

@@ -2,10 +2,10 @@
 
 The slave asks for the log from a little before the end of its own. So the bytes that both have are
 compared first. The slave detects a master with another log before it reports an offset that counts
-as an acknowledgement. Then messages return that an earlier master removed with their topics shortly
-before its end, unknown to this one. An empty slave asks from the second byte of the master's log
-on: RocketMQ answers a 0 with its last segment. The first byte is 0 in each log. After a failure the
-slave tries again; state is in the store alone.
+as an acknowledgement. An earlier master may have deleted a topic shortly before its end, and this
+master may lack that deletion. The slave then restores the topic's messages. An empty slave asks
+from the second byte of the master's log on: RocketMQ answers offset 0 with its last segment. The
+first byte is 0 in each log. After a failure the slave tries again; state is in the store alone.
 Source: DefaultHAClient, docs/design/cluster.md section 4.1; the comparison is ours.
 """
 
@@ -73,7 +73,7 @@ OpenStream = Callable[[str, int, Callable[[int, memoryview], None]], Awaitable[L
 
 
 class LogSync:
-    """The copy of one broker; `run` is its loop."""
+    """The task that copies the master's log to one slave; `run` is its loop."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class LogSync:
                 f"its log begins at {facts.log_begin}, and this slave's ends at {own_end}. Start "
                 "the slave with an empty directory"
             )
-        # With a whole record: bodies alone may be equal.
+        # At least one whole record is compared: the bytes of a body alone may be equal by chance.
         compared = min(own_end - COMPARED_BYTES, self._copy.last_record_begin)
         return max(own_begin, facts.log_begin, compared, 1)
 
@@ -190,7 +190,7 @@ class LogSync:
             await self._report(stream, master)
 
     async def _store_all(self, stream: LogStream, master: Master) -> None:
-        """Adds all whole records to the log, in slots beside clients' calls."""
+        """Adds all whole records to the log, in scheduler slots in turn with clients' calls."""
         while True:
             stream.pause(is_paused=self._copy.is_far_ahead)
             await take_slot("ha")
@@ -232,8 +232,8 @@ class LogSync:
     async def _undo_removals(self, master: Master) -> None:
         """Restores messages of topics that this store has removed, and its master has not.
 
-        The master is asked after it has had all of this slave's log: none of its own removals is
-        missing then. RocketMQ's masters have no marks. Raises BrokerError, OSError.
+        The master is asked once its log is known to hold all of this slave's log. Its answer then
+        has all its own removals. RocketMQ's masters have no marks. Raises BrokerError, OSError.
         """
         own_deleted, own_emptied = self._store.topic_marks
         if not (own_deleted or own_emptied):
@@ -264,9 +264,9 @@ class LogSync:
 
 
 def _lower(own: Mapping[str, int], master: Mapping[str, int], log_begin: int) -> dict[str, int]:
-    """Returns the master's marks, -1 for none, that are lower than the own ones.
+    """Returns the master's marks, -1 for none, that are lower than this store's.
 
-    A master drops marks of messages before its log's begin.
+    A master drops the marks below the start of its log.
     """
     marks = {topic: master.get(topic, -1) for topic in own}
     return {topic: mark for topic, mark in marks.items() if own[topic] > max(mark, log_begin)}

@@ -41,14 +41,14 @@ from rocketpy_proto.remoting.json_text import parse_json
 from rocketpy_proto.texts import PORT_MAX
 
 MASTER_ID = 0
-# Digits of a number of 63 bits.
+# Each number of this many digits fits in 63 bits.
 DIGITS_MAX = 18
 STORE_ID = re.compile(r"[0-9a-f]{32}")
 RECOVERY_ID = RUN_ID = re.compile(r"[0-9a-f]{16}")
 EPOCH_MAX = (1 << 63) - 1
 # Begin and end of RocketMQ's log before its first message.
 EMPTY_OF_ROCKETMQ = ("-1", "0")
-# JSON of this size takes some 10 ms.
+# Decoding JSON of this size takes some 10 ms.
 LARGE_BODY_BYTES = 64 << 10
 
 
@@ -104,8 +104,8 @@ class MasterFacts:
         name = self.properties.get("brokerName")
         if name != broker_name:
             raise MasterRefusedError(
-                f"it is broker {name!r:.100}, and this slave is {broker_name!r}: both need one "
-                "--broker-name"
+                f"it is broker {name!r:.100}, and this slave is {broker_name!r}. Start both with "
+                "the same --broker-name"
             )
         self.check_role()
         own = self.number("mappedFileSizeCommitLog")
@@ -134,7 +134,7 @@ class MasterFacts:
     def check_role(self) -> None:
         """Raises MasterRefusedError for a slave."""
         if self.properties.get("brokerRole") == "SLAVE":
-            raise MasterRefusedError("it is a slave itself")
+            raise MasterRefusedError("it is a slave itself; name its master instead")
 
 
 class Master:
@@ -177,7 +177,7 @@ class Master:
     ) -> tuple[StagedFilesResponse, StagedFileChanges] | None:
         """Returns changes of staging files; None if the master has no such request.
 
-        The master holds the request while it has no more. Raises MasterLostError,
+        The master holds the request until there is a change. Raises MasterLostError,
         MasterRefusedError.
         """
         code = RequestCode.GET_STAGED_FILES
@@ -209,10 +209,9 @@ class Master:
         return bytes(answer.body)
 
     async def progress_file(self, name: str, version: str) -> tuple[str, bytes]:
-        """Returns version and content of a file; no content for `version`.
+        """Returns version and content of a file; the content is empty if `version` is current.
 
-        Version and content are empty if there is no file. Raises MasterLostError,
-        MasterRefusedError.
+        Both are empty if there is no file. Raises MasterLostError, MasterRefusedError.
         """
         code = RequestCode.GET_PROGRESS_FILE
         answer = await self._ask(code, ProgressFileRequest(name, version))
@@ -237,7 +236,9 @@ class Master:
     async def _small(self, code: RequestCode) -> bytes:
         body = bytes((await self._asked(code)).body)
         if len(body) > LARGE_BODY_BYTES:
-            raise MasterRefusedError(f"its answer to {code.name} has {len(body)} bytes")
+            raise MasterRefusedError(
+                f"its answer to {code.name} has {len(body)} bytes, limit {LARGE_BODY_BYTES}"
+            )
         return body
 
     async def _asked(self, code: RequestCode) -> RemotingCommand:
@@ -316,13 +317,15 @@ def _number(text: str) -> int | None:
 
 
 def log_range_of(table: Mapping[str, str]) -> tuple[int, int]:
-    """Returns begin and end of the log by a broker's figures. Raises MasterRefusedError."""
+    """Returns the log's start and end from a broker's runtime info. Raises MasterRefusedError."""
     texts = table.get("commitLogMinOffset", ""), table.get("commitLogMaxOffset", "")
     if texts == EMPTY_OF_ROCKETMQ:
         return 0, 0
     begin, end = map(_number, texts)
     if begin is None or end is None or begin > end:
-        raise MasterRefusedError("it does not say where its log begins and ends")
+        raise MasterRefusedError(
+            f"its log begins at {texts[0]!r:.60} and ends at {texts[1]!r:.60}, which is no range"
+        )
     return begin, end
 
 
@@ -338,7 +341,9 @@ def check_state(state: ReplicationState) -> None:
         and all(each >= 0 for each in (*marks, *ends))
         and all(0 < epoch <= EPOCH_MAX for epoch in state.epochs.values())
     ):
-        raise MasterRefusedError("an answer of it cannot be read: its state for slaves is illegal")
+        raise MasterRefusedError(
+            f"its answer to {RequestCode.GET_REPLICATION_STATE.name} has an illegal value"
+        )
 
 
 async def _in_thread(size: int, decode: Callable[[], Any]) -> Any:

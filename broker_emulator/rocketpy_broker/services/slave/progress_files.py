@@ -1,11 +1,11 @@
 """Progress files of a master's services, on a slave.
 
-Such a file is valid for each log that is at least as long as the master's at that time. So a slave
-copies the master's files. A promotion then reads only the newest part of the log, as a start after
-a crash does. Without such a file it reads the whole log to find what has been delivered, ended and
-committed.
+The master writes a file at some end of its log. The file is valid for each copy of the log that has
+reached that end. So a slave copies the master's files. A promotion then reads only the newest part
+of the log, as a start after a crash does. Without a file it reads the whole log to find what has
+been delivered, ended and committed.
 
-A store that was a master's has files of its own. They hold as long as its log is not cut: `rocketpy
+A store that was a master's has files of its own. They stay valid until its log is cut: `rocketpy
 store align` resets them. RocketMQ's masters leave no marks of deliveries in the log, so a slave of
 theirs has no such files.
 """
@@ -35,13 +35,13 @@ FROM_THE_BEGIN = json.dumps({"logOffset": 0}).encode()
 
 
 def begin_progress(config_folder: Path) -> None:
-    """Makes a promotion before the first copy read the log. Blocks. Raises OSError."""
+    """Resets the progress of a slave that has none. Blocks. Raises OSError."""
     if not (config_folder / DELIVERIES).exists():
         reset_progress(config_folder)
 
 
 def reset_progress(config_folder: Path) -> None:
-    """Makes the next promotion read the log. Blocks. Raises OSError."""
+    """Removes the progress; a promotion then reads the whole log. Blocks. Raises OSError."""
     for name in (TIMER, *FILES):
         _remove(config_folder / name)
         _remove(config_folder / f"{name}.bak")
@@ -54,18 +54,18 @@ def _remove(path: Path) -> None:
 
 
 class ProgressFiles:
-    """The copies of one slave."""
+    """A slave's copies of the progress files."""
 
     def __init__(self, config_folder: Path) -> None:
         self._folder = config_folder
-        # Of the copies; the master sends a file of another version only.
+        # Versions of the copies; the master sends only a file of another version.
         self._versions: dict[str, str] = {}
 
     async def changed(self, master: Master) -> dict[str, tuple[str, bytes]]:
         """Returns version and content of the files that have changed; b"" for one that is gone.
 
-        The position of the timer belongs to one content of its checkpoint, so that is read twice.
-        Raises MasterLostError, MasterRefusedError.
+        The timer's position in deliveryLog.json belongs to one content of timercheck. So timercheck
+        is read before and after. Raises MasterLostError, MasterRefusedError.
         """
         while True:
             timer = await self._changed(master, TIMER)
@@ -97,7 +97,7 @@ class ProgressFiles:
         path = self._folder / name
         if content:
             _CHECKS[name](content, log_end)
-            # Not a backup, which could be older than the delay offsets.
+            # No backup stays, because it could be older than the delay offsets.
             _remove(path.with_name(f"{name}.bak"))
             durable.replace_bytes(path, content)
         elif name == DELIVERIES:
@@ -117,7 +117,7 @@ def _check_mark(decode: Callable[[Mapping[str, object]], int]) -> Callable[[byte
 
 def _check_timer(content: bytes, _: int) -> None:
     if len(content) != FILE_BYTES:
-        raise ValueError(f"its {TIMER} has {len(content)} bytes")
+        raise ValueError(f"its {TIMER} has {len(content)} bytes instead of {FILE_BYTES}")
 
 
 _CHECKS: Mapping[str, Callable[[bytes, int], None]] = {

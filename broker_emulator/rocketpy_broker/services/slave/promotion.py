@@ -1,9 +1,9 @@
 """The promotion of a slave whose master is gone.
 
 An operator decides it: no broker can know whether the other one is dead or only out of reach. The
-promotion is on disk before it is answered; the broker then starts again in its process, as a
-master. This log lacks the old master's last messages, if any. `rocketpy store align` names them and
-keeps them aside when the old master becomes a slave.
+promotion is on disk before it is answered; the broker then starts again in the same process, as a
+master. Its log may lack the old master's last messages. `rocketpy store align` names these messages
+and keeps them aside when the old master becomes a slave.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class PromotionService:
         self.done: asyncio.Future[None] | None = None
 
     async def promote(self, request: admin_pb2.PromoteRequest) -> admin_pb2.PromoteResponse:
-        """Makes a slave a master. Raises PromotionRefusedError, StoreDirectoryError, OSError."""
+        """Makes a slave a master.
+
+        Raises ParameterIllegalError, PromotionRefusedError, StoreDirectoryError, OSError.
+        """
         role = _master_role(request.broker_role)
         state, _ = self._checked(is_forced=request.force)
         await self._create_topics(state.topics_end)
@@ -90,8 +93,9 @@ class PromotionService:
     async def _create_topics(self, topics_end: int) -> None:
         """Creates the topics that the master created after the last copy of its tables.
 
-        Their messages are in the log, and were acknowledged; some may wait, from `topics_end` on. A
-        topic gets the queues that have messages, or get them later. Raises OSError.
+        Their messages are in the log and were acknowledged. Messages from log offset `topics_end`
+        on may wait for a delay or a transaction. A topic gets each queue that has messages, or gets
+        them later. Raises OSError.
         """
         queue_nums: dict[str, int] = {}
         for queue in [*self._store.queues()]:

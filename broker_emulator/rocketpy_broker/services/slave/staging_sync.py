@@ -1,10 +1,10 @@
 """Copies of the master's completed staging files, on a slave.
 
-A master that waits for slaves decides a batch after they have its files. Should the slave be
-promoted after the decision, it rolls the batch forward from its copies. The slave removes a copy
-after the master has removed its file. Before that, the slave's own log must be on disk up to the
-master's end at that time. Until then the log may lack messages that only the copy has. Masters of
-RocketMQ have no such files.
+A master that waits for slaves decides a batch after they have its files. A slave that is promoted
+after the decision rolls the batch forward from its copies. The slave removes a copy after the
+master has removed its file. It waits until its own log is on disk up to the end of the master's log
+at that moment. Before that, its log may lack messages that only the copy has. Masters of RocketMQ
+have no such files.
 Source: docs/design/cluster.md section 4.6.
 """
 
@@ -34,15 +34,15 @@ from rocketpy_proto.remoting.headers.cluster import LACKING_MAX, StagedFilesRequ
 logger = logging.getLogger(__name__)
 PAUSE_MS = 500
 RETRY_MS = 5_000
-# A master without this request is asked again.
+# A master that does not know the request is asked again after this time.
 UNKNOWN_MS = 60_000
-# More than any master's jobs have.
+# More files than all jobs of a master have.
 FILES_MAX = 1_000_000
 REMOVED_AT_ONCE = 1_000
 
 
 class StagingSync:
-    """The copies of one slave; `run` is its loop."""
+    """The task that copies staging files to one slave; `run` is its loop."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class StagingSync:
         self._run_id = ""
         self._position = 0
         self._is_whole = False
-        # The master's files, and the files to be removed with the log end that they wait for.
+        # The copied files, and the files to be removed, each with the log end that it waits for.
         self._present: set[str] = set()
         self._leaving: dict[str, int] = {}
         # Files that could not be copied, and the time of the next attempt at them.
@@ -105,7 +105,7 @@ class StagingSync:
                 names.clear()
         if self._lacking and self._retry_ms <= self._clock.monotonic_ms():
             self._retry_ms = self._clock.monotonic_ms() + RETRY_MS
-            # First of all: no more than LACKING_MAX can be reported.
+            # Before the other changes: no more than LACKING_MAX files can be reported.
             changes = (*self._lacking.values(), *changes)
         for change in changes:
             await self._take(master, change, found.log_end)
@@ -117,13 +117,15 @@ class StagingSync:
             self._is_whole = True
         await self._remove_leaving()
         if found.is_end and not changes and self._clock.monotonic_ms() < begin_ms + PAUSE_MS:
-            # Not held, as after the start of the master.
+            # The master did not hold the request, as after its start.
             await sleep(self._clock, PAUSE_MS)
 
     async def _take(self, master: Master, change: StagedFileChange, log_end: int) -> None:
         name = change.name
         if not (name.isascii() and name.isdecimal() and len(name) == NAME_DIGITS):
-            raise MasterRefusedError(f"it names a staging file {name!r:.60}")
+            raise MasterRefusedError(
+                f"it names a staging file {name!r:.60}; expected are {NAME_DIGITS} digits"
+            )
         if len(self._present) + len(self._leaving) > FILES_MAX:
             raise MasterRefusedError(f"it has more than {FILES_MAX} staging files")
         if change.is_removed:
@@ -140,7 +142,7 @@ class StagingSync:
             if name not in self._lacking and len(self._lacking) >= LACKING_MAX:
                 raise
             self._lacking[name] = change
-            self._log(f"{name} is not copied: {error}")
+            self._log(f"{name} is not copied, and tried again later: {error}")
             return
         self._lacking.pop(name, None)
         self._leaving.pop(name, None)
@@ -148,7 +150,7 @@ class StagingSync:
 
     def _log(self, text: str) -> None:
         if self._throttle.may_log():
-            logger.warning("staged blocks of master %s: %s", self._state.master, text)
+            logger.warning("staging files of master %s: %s", self._state.master, text)
 
     async def _copy(self, master: Master, name: str, copy: StagedCopy) -> None:
         """Copies a file that the master still has, and that is complete."""
@@ -160,7 +162,7 @@ class StagingSync:
                     raise StagingFullError(copy.bytes, len(piece), area.bytes_max)
                 await run_shielded(asyncio.to_thread(copy.add, piece))
             if piece is not None and not await run_shielded(asyncio.to_thread(copy.finish)):
-                # After a restart the master lists files of tasks that may go on.
+                # After a restart the master also lists files that tasks may still write.
                 self._log(f"{name} is not complete")
         finally:
             await run_shielded(asyncio.to_thread(copy.discard))
@@ -168,7 +170,7 @@ class StagingSync:
     async def _remove_leaving(self) -> None:
         flushed = self._store.flushed_end
         while True:
-            # Their order is that of the log's ends.
+            # They are in the order of their log ends.
             first = itertools.islice(self._leaving.items(), REMOVED_AT_ONCE)
             ready = [name for name, log_end in first if log_end <= flushed]
             if not ready:

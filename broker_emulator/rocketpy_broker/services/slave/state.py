@@ -12,8 +12,8 @@ class SlaveState:
     - `master`: the master's remoting address; empty before it is found.
     - `is_connected`: True while the slave follows its master.
     - `master_end`: the end of the master's log, as the slave last heard of it.
-    - `topics_end`: a log offset; messages before it have topics that the slave has got. 0 before
-      the first sync.
+    - `topics_end`: a log offset; the slave has the topics of all messages before it. 0 before the
+      first sync.
     - `failure`: the reason for which the slave does not follow its master; empty while it does.
     - `synced_ms`: the time of the last sync of tables, ms since 1970; 0 before the first.
     """

@@ -1,7 +1,7 @@
 """Real queues of messages that wait in topics of the broker.
 
-They wait for a delay, for a time, or for the end of their transaction. Each names its real topic
-and queue. Until it is released, that topic may have no queue.
+They wait for a delay, for a time, or for the end of their transaction. Each message names its real
+topic and queue. Until the message is released, that queue may not exist.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
-# Read in one scheduler slot.
+# Bytes of messages that are read in one scheduler slot.
 SLOT_BYTES = 256 << 10
 
 
 async def real_queues(store: MessageStore, waiting: QueueKey, log_begin: int) -> set[QueueKey]:
     """Returns the real queues of the messages in a queue of WAITING_TOPICS.
 
-    Only messages from `log_begin` on in the log count, and none of a topic deleted after them.
-    Takes scheduler slots.
+    Counts messages from log offset `log_begin` on, unless their topic was deleted after them. Takes
+    scheduler slots.
     """
     found: set[QueueKey] = set()
     bounds = store.range_of(waiting)

@@ -33,7 +33,7 @@ def build(
     if not config.replication.is_slave:
         return None
     state = SlaveState()
-    master = config.replication.master or f"of {config.broker_name} at the name servers"
+    master = config.replication.master or f"(broker {config.broker_name} at the name servers)"
     store.slave_refusal = f"this broker is a slave: send to its master {master}"
     finder = MasterFinder(config, connect)
     log_sync = LogSync(config, store, flush, finder, open_stream, state, clock)

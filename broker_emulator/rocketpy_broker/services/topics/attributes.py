@@ -1,8 +1,8 @@
 """Attributes of a topic, and their changes by `+name` and `-name`.
 
-A stored attribute has its plain name. Attributes of other versions of RocketMQ are kept unchanged,
-and can be removed. This broker does not support compaction, batch queues and lite topics. It
-refuses their values in requests, and keeps the values written by RocketMQ.
+A stored attribute has its name without the sign. Attributes of other versions of RocketMQ are kept
+unchanged, and can be removed. This broker does not support compaction, batch queues and lite
+topics. It refuses their values in requests, and keeps the values written by RocketMQ.
 Source: TopicAttributes, AttributeUtil, docs/design/storage.md section 11.2,
 docs/design/broker_behaviour.md section 9.1.
 """
@@ -53,7 +53,7 @@ def parse_changes(text: str) -> dict[str, str]:
 
 
 def altered(old: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """Returns the attributes after `changes`; other attributes stay. `old` None: a new topic.
+    """Returns the attributes after `changes`; other attributes stay. A new topic has no `old`.
 
     Raises TopicAttributeError.
     """
@@ -88,7 +88,8 @@ def _check(name: str, value: str) -> None:
         is_number = digits.isascii() and digits.isdecimal() and len(digits) <= NUMBER_DIGITS_MAX
         if not is_number or not RESERVE_TIME_MIN <= int(value) < RESERVE_TIME_END:
             raise TopicAttributeError(
-                f"{name} is {_short(value)}, accepted is a number of ms, or -1 for the broker's own"
+                f"{name} is {_short(value)}, accepted is a number of ms, or -1 for the broker's "
+                "own reserve time"
             )
         return
     choice = _CHOICES.get(name)

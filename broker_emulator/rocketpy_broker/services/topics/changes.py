@@ -43,7 +43,7 @@ class TopicExistsError(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """Values to change; None: the topic's value stays, or a new topic's default.
+    """Values to change; None keeps the topic's value, and means the default in a new topic.
 
     `attributes` have the keys `+name`, with the new value, and `-name`.
     """

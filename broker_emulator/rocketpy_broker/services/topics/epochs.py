@@ -2,7 +2,7 @@
 
 An epoch is drawn at random when a topic is created. It is an attribute in `topics.json`. RocketMQ 5
 keeps unknown attributes, and deletes them with the topic. RocketMQ 4 has no attributes, and drops
-the epoch. 0 means unknown: such a topic may be any.
+the epoch. An epoch 0 means unknown, and matches every epoch.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def is_recreated(known: int, own: int) -> bool:
 
 
 def made_elsewhere(topics: Mapping[str, TopicEntry]) -> dict[str, TopicEntry]:
-    """Returns topics without an epoch, with a new one: RocketMQ has created them.
+    """Returns the topics that lack an epoch, each with a new one: RocketMQ has created them.
 
-    Returns none if no topic has an epoch: RocketMQ 4 has written the file. The origin
-    of its topics is then unknown.
+    Returns nothing if no topic has an epoch: RocketMQ 4 has written the file, so the origin of
+    its topics is unknown.
     """
     if not any(entry.epoch for entry in topics.values()):
         return {}

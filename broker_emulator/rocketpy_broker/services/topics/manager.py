@@ -104,13 +104,13 @@ class TopicConfigManager:
             self._table.note({})
             save_now(self._table)
             return
-        # Sorting many names delays no call during the start.
+        # Names are sorted during the start, so that the sort of many names delays no call later.
         for include_system in (True, False):
             self.names(include_system=include_system)
         own = {topic: each for topic, each in loaded.items() if not self.is_system(topic)}
         if foreign := made_elsewhere(own):
             self._table.note(foreign)
-            # An epoch that is not on disk is only drawn again after a crash.
+            # A failed save does no harm: after a crash, the next start draws the epochs again.
             with contextlib.suppress(OSError):
                 save_now(self._table)
 
@@ -142,7 +142,7 @@ class TopicConfigManager:
         return self._entries[topic].epoch
 
     def check_epoch(self, topic: str, epoch: int) -> None:
-        """Raises TopicNotExistError if the topic has another epoch."""
+        """Raises TopicRecreatedError if the topic has another epoch, and TopicNotExistError."""
         own = self.epoch(topic)
         if is_recreated(epoch, own):
             raise TopicRecreatedError(topic, epoch, own)
@@ -234,7 +234,7 @@ class TopicConfigManager:
             await self.published()
 
     async def add_queues(self, topic: str, nums: int) -> None:
-        """Raises the queue numbers of a topic to `nums` or more; durable on return.
+        """Increases the queue numbers of a topic to at least `nums`; durable on return.
 
         Raises TopicNotExistError, OSError; then nothing has changed.
         """
@@ -269,7 +269,7 @@ class TopicConfigManager:
     async def create(self, config: TopicConfig) -> None:
         """Creates a topic for a send unless it exists; durable on return.
 
-        Clients create the topic of their traces so, though its name is reserved. Raises
+        A client's first trace creates the trace topic, although its name is reserved. Raises
         TopicIllegalError, OSError; then nothing has changed.
         """
         if config.topic != TRACE_TOPIC:
@@ -334,7 +334,7 @@ class TopicConfigManager:
     def check_readable(
         self, topic: str, queue_id: int, *, is_hidden_too: bool = False
     ) -> TopicConfig:
-        """Returns the topic if clients may read the queue; hidden queues with `is_hidden_too`.
+        """Returns the topic if clients may read the queue; any queue with `is_hidden_too`.
 
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """

@@ -1,7 +1,7 @@
 """Log lines about checked transactions: one for each reason.
 
 A client may open a hundred thousand transactions with names of 32 kB. Each is checked fifteen
-times. The state is in memory and lasts for one round.
+times, so a line for each would fill the log. The state is in memory and lasts for one round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CheckReason(Enum):
     NO_PRODUCER = logging.WARNING, "no producer of the group listens for checks"
     ENDED = logging.INFO, "ended before the start"
     NOT_ASKED = logging.CRITICAL, "cannot be checked"
-    LOST = logging.CRITICAL, "lost with the half message, and ended"
+    LOST = logging.CRITICAL, "ended, because the half message cannot be read any more"
 
 
 class TransactionLines:
@@ -35,7 +35,7 @@ class TransactionLines:
         self._firsts: dict[CheckReason, str] = {}
 
     def note(self, reason: CheckReason, half: HalfMessage | int, detail: object = "") -> None:
-        """Counts one more, named by its half message or queue offset; keeps the first's details."""
+        """Counts a transaction for `reason`; keeps the name and `detail` of the first one."""
         if reason not in self._counts:
             self._firsts[reason] = f"{_named(half)} {detail}".rstrip()
         self._counts[reason] = self._counts.get(reason, 0) + 1

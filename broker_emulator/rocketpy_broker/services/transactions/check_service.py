@@ -1,9 +1,9 @@
 """Checks of open transactions in rounds over their half messages.
 
 A round covers every open half message that is old enough. Before the check, the half message is
-copied to the queue's end with its count of checks. RocketMQ does the same. The older copy has then
-ended. So no old half message holds up the progress, and the count survives a crash. A crash between
-the two leaves both; the newer one counts. A message that was checked too often goes to
+copied to the queue's end with its count of checks. Its older copy ends. RocketMQ does the same.
+So no old half message holds up the progress, and the count survives a crash. If a crash leaves both
+copies open, the newer one counts. A message that was checked too often goes to
 TRANS_CHECK_MAX_TIME_TOPIC. The state is in the table.
 Source: docs/design/storage.md section 14.5, docs/design/broker_behaviour.md sections 7.5 and 7.6.
 """
@@ -150,7 +150,7 @@ class CheckService:
             if not self._copy_and_ask(half):
                 lines.note(CheckReason.NO_PRODUCER, half)
         elif self._store.range_of(HALF_QUEUE).max_offset - offset > WAITING_HALVES_MAX:
-            # It would keep the outcomes of all later ones in memory.
+            # While it is open, the outcomes of all later half messages stay in memory.
             copy = self._messages.append_copy(half, is_counted=False)
             self._table.copied(half.first_offset, copy.queue_offset)
             self._end(offset, Operation.COPIED)
@@ -177,7 +177,7 @@ class CheckService:
 
 
 def _check(half: HalfMessage, copy: AppendResult) -> groups_pb2.CheckTransaction:
-    """Returns the check of a half message; its `record` has its own topic and queue."""
+    """Returns the check of a half message; its `record` has the real topic and queue."""
     queue = half.real_queue
     block = rewritten(
         half.block, queue.topic, properties_strings(half.block), {"queue_id": queue.queue_id}

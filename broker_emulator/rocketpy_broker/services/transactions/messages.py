@@ -66,7 +66,7 @@ SEPARATOR = ","
 _NUMBER = re.compile("[0-9]{1,10}")
 # Digits of a queue offset; longer numbers are beyond every queue.
 _OFFSET = re.compile("[0-9]{1,18}")
-# Hints for the records of a transaction's steps, beside the messages themselves.
+# Hints for copies of half messages and for op messages.
 _STEP = AppendHints(cause=PutCause.TRANSACTION)
 
 
@@ -128,7 +128,7 @@ class HalfMessage:
 
     @property
     def is_foreign(self) -> bool:
-        """True if it names no first one: it is one itself, or RocketMQ has copied it."""
+        """True if it names no first half message: it is the first, or RocketMQ has copied it."""
         return self._number(FIRST_HALF) is None
 
     @property
@@ -143,7 +143,7 @@ class HalfMessage:
         return self._number(CHECK_TIMES) or 0
 
     def immunity_ms(self, timeout_ms: int) -> int:
-        """Returns the time after its birth without checks, in ms."""
+        """Returns the time after its born timestamp, in ms, during which it is not checked."""
         seconds = self._number(IMMUNITY_SECONDS)
         return timeout_ms if seconds is None else seconds * 1_000
 
@@ -201,7 +201,7 @@ class TransactionMessages:
         return half.record.physical_offset < self._store.deleted_below(half.real_queue.topic)
 
     def append_final(self, half: HalfMessage) -> AppendResult:
-        """Appends the message itself, to its topic or, with a delay, to wait first."""
+        """Appends the final message to its real queue; one with a delay waits in another first."""
         record, queue = half.record, half.real_queue
         fields = {
             "sys_flag": record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
@@ -226,9 +226,9 @@ class TransactionMessages:
         return self._store.append(HALF_QUEUE, copy, _STEP)
 
     def append_discarded(self, half: HalfMessage) -> AppendResult:
-        """Appends a message that was checked too often, for an operator.
+        """Appends a message that was given up, for an operator.
 
-        It names its half message.
+        Its preparedTransactionOffset names the half message.
         """
         origins = np.array([half.record.physical_offset])
         record = rewritten(

@@ -34,9 +34,9 @@ class TransactionListing:
     async def open(
         self, request: transactions_pb2.ListTransactionsRequest
     ) -> transactions_pb2.ListTransactionsResponse:
-        """Returns the oldest `count_max` of a group, or with an id; empty means any.
+        """Returns the oldest `count_max` open transactions of a group, or with an id.
 
-        Raises ParameterIllegalError.
+        An empty group or id means any. Raises ParameterIllegalError.
         """
         if not 0 <= request.count_max <= COUNT_MAX:
             raise ParameterIllegalError("count_max", request.count_max, f"0 to {COUNT_MAX}")

@@ -6,7 +6,7 @@ committed.
 
 `config/transactionLog.json` holds the log offset from which a start scans. A crash may have removed
 the op messages of final messages after that offset. An old offset only costs time.
-Without the file a start scans from the oldest open half message, so no end is asked for twice.
+Without the file a start scans from the oldest open half message, so no transaction ends twice.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Final:
 
 @dataclass(frozen=True, slots=True)
 class _FlushedPosition:
-    """Progress that holds once the log is on disk up to `log_end`."""
+    """Progress that is valid once the log is on disk up to `log_end`."""
 
     log_end: int
     next_half: int
@@ -97,7 +97,7 @@ class TransactionProgress:
     def decided(
         self, begin: int, half_offset: int, operation: Operation = Operation.COMMIT
     ) -> None:
-        """Notes that the final message of a half message was appended after `begin`."""
+        """Notes that the final message of a half message is at log offset `begin` or later."""
         final = _Final(begin)
         self._finals.append(final)
         self._add_decision(half_offset, operation, final)
@@ -194,7 +194,7 @@ class TransactionProgress:
         # In RocketMQ's store, a committed transaction may lack its op message.
         begin = self._oldest_open() if saved is None else min(saved, positions.log_end)
         if begin != saved:
-            # A log cut below this offset may be longer than that at the next start.
+            # A log that is cut below the saved offset may have grown past it by the next start.
             self._file.save({LOG_OFFSET: begin})
         self._marked = max(begin, positions.log_begin)
         lines = TransactionLines()
@@ -209,7 +209,7 @@ class TransactionProgress:
         self._next = _FlushedPosition(positions.log_end, self._table.next_half, self._table.next_op)
 
     def _found_half(self, half: HalfMessage) -> None:
-        """Takes in a half message, in queue order; earlier ones of its transaction are older."""
+        """Takes in a half message; calls follow the order of the queue."""
         offset = half.record.queue_offset
         if half.first_offset == offset:
             return
@@ -223,7 +223,7 @@ class TransactionProgress:
             self._table.finish(half.first_offset, found)
 
     def _found_foreign(self, half: HalfMessage, copies: dict[Hashable, list[int]]) -> None:
-        """Takes in a half message without a first one: a first one itself, or RocketMQ's copy."""
+        """Takes in a half message that names no first one: the first itself, or RocketMQ's copy."""
         offset = half.record.queue_offset
         if half.check_times == 0:
             if not self._table.is_over(offset):

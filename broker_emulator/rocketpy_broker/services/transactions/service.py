@@ -126,7 +126,7 @@ class TransactionService:
         return self._table.is_over(self._table.newest(half.first_offset, half.record.queue_offset))
 
     def _is_repeated(self, half: HalfMessage, decision: Operation) -> bool:
-        """True if it was decided the same way before. Raises TransactionEndError if otherwise."""
+        """True if it was decided in the same way before. Raises TransactionEndError for another."""
         if not self._has_ended(half):
             return False
         found = self._table.operation(half.first_offset, half.record.queue_offset)

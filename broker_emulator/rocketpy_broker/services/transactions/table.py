@@ -74,7 +74,7 @@ class TransactionTable:
         self._newest[first_offset] = queue_offset
 
     def newest(self, first_offset: int, queue_offset: int) -> int:
-        """Returns the newest half message of the transaction with one at `queue_offset`."""
+        """Returns the queue offset of the transaction's newest half message, or `queue_offset`."""
         return max(queue_offset, self._newest.get(first_offset, -1))
 
     def finish(self, first_offset: int, operation: Operation) -> None:

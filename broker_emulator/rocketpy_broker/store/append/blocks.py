@@ -16,7 +16,7 @@ from rocketpy_proto.record.sys_flag import STORE_HOST_V6
 
 
 def check_fits(block: RecordBlock, config: StoreConfig, store_host: Host) -> None:
-    """Raises RecordIllegalError if an append of the block, cut into small blocks, cannot fit."""
+    """Raises RecordIllegalError if a record fits no segment, or cannot hold the store host."""
     largest = int(block.sizes.max())
     if largest + BLANK_BYTES > config.commit_log_segment_bytes:
         raise RecordIllegalError(
@@ -25,7 +25,8 @@ def check_fits(block: RecordBlock, config: StoreConfig, store_host: Host) -> Non
         )
     if ((block.header["sys_flag"] & STORE_HOST_V6 != 0) != store_host.is_v6).any():
         raise RecordIllegalError(
-            f"the records have room for a store host of another IP version than {store_host}"
+            f"the records have room for a store host of another IP version than {store_host}; "
+            "encode them for that version"
         )
 
 

@@ -2,9 +2,9 @@
 
 Bytes are written as they come, after the log's end. They become part of the log as whole records
 that pass RocketMQ's check at their own physical offset. Each record then gets its checksum, its
-unit and its index entries. So readers see only checked records. A crash leaves at most a part of a
-record after the log's end, which recovery cuts. Bytes below the log's end are compared: a master
-with another log is detected.
+unit and its index entries. So readers see only checked records. A crash leaves received bytes after
+the log's end, which recovery cuts. Bytes below the log's end are compared: a master with another
+log is detected.
 
 A queue whose offsets begin again belongs to a topic that was deleted and recreated. Used on the
 store's thread, by one connection at a time.
@@ -49,9 +49,9 @@ from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
 STEP_BYTES, ROWS_MAX = 1 << 20, 4096
 # A new queue takes some 0.2 ms.
 STEP_QUEUES_MAX = 64
-# Bytes after the log's end; no record is larger.
+# Limit of received bytes after the log's end; no record is larger.
 AHEAD_BYTES_MAX = 64 << 20
-# A queue's missing units; each takes 20 bytes of its file.
+# Limit of missing units in a queue; each takes 20 bytes of its file.
 GAP_UNITS_MAX = 100_000
 QUEUE_IDS_MAX = 1 << 16
 QUEUE_OFFSET_MAX = 1 << 55
@@ -131,7 +131,7 @@ class LogCopy:
 
     @property
     def last_record_begin(self) -> int:
-        """The physical offset of the log's last record, or of the segment's start."""
+        """The physical offset of the log's last record; its segment's start if that is unknown."""
         segment = self._log.files.find(self._log.end - 1)
         if segment is None:
             return self._log.begin
@@ -167,7 +167,7 @@ class LogCopy:
     # --- Bytes ---
 
     def receive(self, offset: int, data: memoryview) -> None:
-        """Takes in bytes from `offset` on, which is at most the end of what has been received.
+        """Takes in bytes from `offset` on, which is at most `received_end`.
 
         Raises LogDivergedError, LogCopyError, OSError.
         """
@@ -199,8 +199,9 @@ class LogCopy:
     # --- Records ---
 
     def store_some(self) -> bool:
-        """Adds the next whole records, or a segment's blank rest, to the log; False without any.
+        """Adds the next whole records, or a segment's blank rest, to the log.
 
+        Returns False if none has been received.
         Raises LogCopyError, QueueGrowthError, QueueRestartedError, OSError: the log then ends
         before the first record that is not added.
         """
@@ -293,7 +294,7 @@ class LogCopy:
                 wrong = wrong_property_crcs(block) | (block.header["physical_offset"] != places)
                 if not wrong.any():
                     return block
-                row, fault = int(np.argmax(wrong)), "the record is damaged or of another place"
+                row, fault = int(np.argmax(wrong)), "the record is damaged, or names another offset"
             except MalformedRecordError as error:
                 row, fault = error.index or 0, f"the record {error.reason}"
             if row == 0:
@@ -367,7 +368,7 @@ class LogCopy:
         )
 
     def save_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> None:
-        """Saves marks of topics; later records below them are left out. Blocks. Any thread.
+        """Saves marks of topics; records below them that follow are left out. Blocks. Any thread.
 
         `apply_marks` follows. Raises OSError.
         """

@@ -1,9 +1,9 @@
 """A consistent copy of a store that a broker serves.
 
 The order makes the copy consistent. *State* files (configuration, progress, ledgers) are opened
-first, so later saves do not change them. The copy's log ends later than that. As after a crash, the
-log has changes that the state files do not have yet. The state files have nothing that the log does
-not have.
+first, so later saves do not change them. The end of the copy's log is chosen after that. As after a
+crash, the log has changes that the state files do not have yet. The state files have nothing that
+the log does not have.
 
 The log ends before the first decision of a batch that is being stored, so staging files are not
 needed. Queues, index and checksums are copied as far as the manifest of that end covers them.
@@ -67,9 +67,10 @@ OPEN_FILES_MAX = 256
 
 @dataclass(slots=True)
 class StateFiles:
-    """State files of one moment, by name: descriptors and sizes; `others` do not change.
+    """State files of one moment, by name: descriptors and sizes.
 
-    `copies` has the content of files that saves write in place.
+    `copies` has the content of files that saves write in place. `others` are opened later: files
+    that do not change, and files beyond OPEN_FILES_MAX.
     """
 
     folder: Path
@@ -150,7 +151,7 @@ class LiveBackup:
 
     @property
     def total_bytes(self) -> int:
-        """The approximate bytes, once `read_derived_state` has run. Blocks. Raises OSError."""
+        """The copy's approximate size, after `read_derived_state`. Blocks. Raises OSError."""
         prefixes = [*self._manifest.queues.values(), self._manifest.checksums]
         derived = sum(prefix.length for each in prefixes for prefix in each.values())
         index = sum(written_bytes(path) for path in self._index_paths())

@@ -44,7 +44,7 @@ class StoppedStore:
         return sum(written_bytes(self._folder / name) for name in self._names)
 
     def copy(self, target: BackupTarget, advance: Callable[[int], None]) -> None:
-        """Copies all files; calls `advance` with the bytes copied.
+        """Copies all files; calls `advance` with each number of bytes copied.
 
         Raises OSError, BackupTargetError.
         """

@@ -16,7 +16,7 @@ from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.log.segment import STAT_BLOCK_BYTES
 
 PIECE_BYTES = 512 << 10
-# The key of the users' secrets; a copy of a store must not hold both.
+# The key that encrypts the users' secrets; a copy must not hold both the key and the secrets.
 NOT_COPIED = frozenset({"config/users.key"})
 
 
@@ -56,7 +56,7 @@ def pieces_of(
     status = os.fstat(descriptor)
     size, changed_ns = status.st_size, status.st_mtime_ns
     stop = size if end is None else min(end, size)
-    # The file itself, even if it is empty.
+    # A piece without data creates the file, even if it is empty.
     yield Piece(name, 0, b"", size, changed_ns)
     bounds = [0, *(part for part in parts if part < stop), stop]
     for begin, part_end in itertools.pairwise(bounds):

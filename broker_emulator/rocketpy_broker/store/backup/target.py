@@ -1,8 +1,8 @@
 """The target directory of a store's copy.
 
-It is built as `<name>.unfinished` next to its place, and renamed once everything is on disk. A
-crash, a kill or a full disk therefore leaves nothing under the final name. The next copy to the
-same target removes the unfinished one. A lock excludes a second copy. Holes remain holes.
+A copy is built as `<name>.unfinished` next to its place, and renamed once everything is on disk. So
+a crash, a kill or a full disk leaves nothing under the final name. The next copy to the same target
+removes the unfinished one. A lock excludes a second copy. Holes remain holes.
 """
 
 from __future__ import annotations
@@ -122,12 +122,12 @@ class BackupTarget:
             os.close(descriptor)
 
     def leave_as_stopped(self, log_end: int, segment_bytes: int) -> None:
-        """Turns the copy of a served store into one of a clean stop. Blocks. Raises OSError."""
+        """Makes the copy of a served store one of a stopped store. Blocks. Raises OSError."""
         self._close_file()
         folder = self.unfinished
         for name in ("commitlog", "consumequeue", "index", "config", "rocketpy/checksums"):
             durable.make_folder(folder / name)
-        # Slots of the index were copied while keys were entered.
+        # The broker entered keys during the copy, so slots of the index may name missing entries.
         loaded = load_log(folder, segment_bytes)
         index = IndexService(folder / "index", SystemClock())
         try:

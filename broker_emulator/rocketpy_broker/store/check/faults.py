@@ -106,7 +106,7 @@ class CheckContext:
 
 
 def runs(wrong: NDArray[np.bool_]) -> Iterator[range]:
-    """Yields the ranges of wrong neighbours."""
+    """Yields the ranges of consecutive wrong entries."""
     edges = np.flatnonzero(np.diff(wrong.astype(np.int8), prepend=0, append=0))
     for begin, end in edges.reshape(-1, 2).tolist():
         yield range(begin, end)

@@ -46,7 +46,10 @@ _MARK_FLUSHED_OFFSET = 4
 
 
 def unknown_files(context: CheckContext) -> Iterator[Finding]:
-    """Yields unknown files. Unknown files of log, index and queues have checks of their own."""
+    """Yields unknown files of the store's folders, except the folders of log, index and a queue.
+
+    These have checks of their own.
+    """
     folder = context.folder
     for part, names in ((folder, ROOT_NAMES), (folder / "rocketpy", OWN_NAMES)):
         for path in sorted(part.iterdir()) if part.is_dir() else []:
@@ -93,7 +96,7 @@ def configuration(context: CheckContext) -> Iterator[Finding]:
 def _json_problem(path: Path) -> tuple[int, str] | None:
     """Returns position in bytes and reason; None for a JSON object, also in fastjson's form.
 
-    If keys have no quotes, the position counts the quotes, too.
+    If keys have no quotes, the position also counts the missing quotes.
     """
     data = path.read_bytes()
     try:
@@ -112,7 +115,7 @@ def _json_problem(path: Path) -> tuple[int, str] | None:
 def deleted_topics(context: CheckContext) -> Iterator[Finding]:
     """Yields marks that cannot be read, or that are not offsets of this log.
 
-    The start after a power cut cuts the marks to the log's end.
+    The start after a power cut lowers the marks to the log's end.
     """
     emptied = TopicMarks(context.folder / "config" / EMPTIED_NAME)
     for what, marks in (("deleted", context.deleted), ("emptied", emptied)):
@@ -128,7 +131,7 @@ def deleted_topics(context: CheckContext) -> Iterator[Finding]:
 
 
 def checkpoint(context: CheckContext) -> Iterator[Finding]:
-    """Yields timestamps and positions that the log does not have."""
+    """Yields faults of the checkpoint, such as times and positions that the log does not have."""
     path = context.folder / "checkpoint"
     data = path.read_bytes() if path.exists() else bytes(FILE_BYTES)
     if len(data) != FILE_BYTES:

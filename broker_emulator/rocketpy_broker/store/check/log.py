@@ -79,7 +79,7 @@ class LogCheck:
         return Fault(damage.path, position, text)
 
     def records(self, span: LogSpan) -> Iterator[Finding]:
-        """Yields faults of records that are otherwise as written."""
+        """Yields wrong body CRCs and missing checksums, which a scan accepts."""
         segment = self._segment(span.offset)
         begin = span.offset - segment.base
         try:
@@ -105,7 +105,7 @@ class LogCheck:
             yield finding(checksums.path, number * ENTRY_BYTES, text, is_fault=is_fault)
 
     def fillers(self, span: LogSpan) -> Iterator[Finding]:
-        """Yields fillers, which replace damaged records; units of these records are excused."""
+        """Yields fillers, which replace damaged records; units of these records are no faults."""
         segment = self._segment(span.offset)
         for filler in fillers_of(span.block):
             offset, size = filler.physical_offset, filler.size

@@ -36,15 +36,15 @@ from rocketpy_broker.store.values import FilePrefix, QueueKey
 from rocketpy_proto.counts import counted
 from rocketpy_proto.model import SCHEDULE_TOPIC
 
-# Codes below this are addresses in consumequeue_ext, which is not read.
+# Codes up to this one are addresses in consumequeue_ext, which is not read.
 EXTENSION_CODE_MAX = -(1 << 31) - 1
 
 
 @dataclass(slots=True)
 class _Queue:
-    """One queue.
+    """One queue, as far as the log has been read.
 
-    `next_offset` follows the last record's, and `gaps` are the offsets before it without a record.
+    `next_offset` is the one after the last record. `gaps` are earlier offsets without a record.
     """
 
     key: QueueKey
@@ -210,7 +210,7 @@ class QueuesCheck:
                 offset += len(units)
 
     def _leftover(self, queue: _Queue, offset: int, units: Units) -> Iterator[Finding]:
-        """Yields units without a record in the log, unless that is removed or damaged."""
+        """Yields units without a record, except units of removed or damaged records."""
         context = self._context
         starts = units["physical_offset"].astype(np.int64)
         below = max(context.log.begin, context.deleted.below(queue.key.topic))
@@ -219,7 +219,7 @@ class QueuesCheck:
         fine |= context.is_damaged(starts)
         behind = (units["size"] > 0) & (starts + units["size"] > context.log_end) & ~fine
         abnormal = context.traces.abnormal
-        # After a crash one of the two is a note. Otherwise wrong neighbours are one fault.
+        # After a crash, units after the log's end are notes. Otherwise a whole run is one fault.
         for wrong in [behind, ~fine & ~behind] if abnormal else [~fine]:
             for part in runs(wrong):
                 what = "where the log has no record of this queue offset"
@@ -231,7 +231,7 @@ class QueuesCheck:
 
 
 _MISSING, _BLANK, _OFFSET, _SIZE, _CODE = range(1, 6)
-# Of the unit found (f) and the right one (r).
+# Texts with fields of the unit found (f) and of the right one (r).
 _DIFFERENCES = {
     _MISSING: "{} missing; the record is at log offset {r[physical_offset]}",
     _BLANK: "{} blank, but a record is at log offset {r[physical_offset]}",

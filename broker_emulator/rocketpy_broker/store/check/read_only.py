@@ -2,7 +2,7 @@
 
 The locks are taken in their shared form, which needs no write permission and still excludes
 brokers. Misplaced files are reported and skipped. Nothing is recovered, so the state after a crash
-is visible as it is. The offline commands check and export use this module.
+is visible as it is. The offline commands check, export and backup use this module.
 Source: docs/design/storage.md sections 1 (names, sizes) and 8.3 (lock).
 """
 
@@ -55,7 +55,7 @@ class StoreSizes:
     ) -> StoreSizes:
         """Returns the given sizes, or else the manifest's, or else the most frequent file sizes.
 
-        Segments of a store without segments have `new_segment_bytes`.
+        A store without segments gets `new_segment_bytes`.
         Raises StoreDirectoryError for the manifest of a newer version.
         """
         manifest = Manifest.load(folder / "rocketpy" / "manifest.json")
@@ -154,7 +154,7 @@ def load_log(folder: Path, segment_bytes: int) -> LoadedLog:
 
 
 def queue_keys(folder: Path) -> list[QueueKey]:
-    """Returns the queues of the store in `folder`, by topic and number. Raises OSError."""
+    """Returns the queues of the store in `folder`, by topic and queue id. Raises OSError."""
     found = (
         QueueKey(path.parent.name, int(path.name))
         for path in (folder / "consumequeue").glob("*/*")

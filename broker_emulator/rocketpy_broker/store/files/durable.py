@@ -1,15 +1,16 @@
 """Durable creation, renaming, replacement and removal of a store's files.
 
 No other module does this. Every change of a folder is followed by an fsync of that folder. After a
-power cut, a file therefore either exists with its content or does not exist. The exception is
-`create_unflushed`: its file may be missing or empty until `sync_new` has finished.
+power cut, a file therefore either exists with its content or does not exist. `create_empty` and
+`remove_files` leave the fsync to their caller. A file of `create_unflushed` may be missing or empty
+until `sync_new` has finished.
 
 A crash inside `replace_text` or `replace_encoded` leaves the old text, the new text, or the old one
 under `<name>.bak`; never neither. A crash inside `create_allocated` leaves at most `<folder>.new`
 next to the folder, which the next start removes.
 
 Only the owner may access new files, whatever the umask. Existing files keep their permissions until
-they are replaced. Source of the `.bak` and `.tmp` custom: docs/design/storage.md section 1.
+they are replaced. Source of the names `.bak` and `.tmp`: docs/design/storage.md section 1.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def create_allocated(path: Path, size_bytes: int, allocated_bytes: int | None = 
     """Creates `path` of `size_bytes` zeros; returns its descriptor.
 
     The first `allocated_bytes` (default: all) get their blocks now. A full disk therefore raises an
-    error here, and never a signal in a reader of the mapping. The file appears in its folder
+    error here, and never a SIGBUS in a reader of the mapping. The file appears in its folder
     with its full size, because a short file there would stop RocketMQ's broker.
     Raises OSError; then no file is left.
     """
@@ -132,7 +133,7 @@ def create_unflushed(
 
 
 def sync_new(folders: list[Path]) -> None:
-    """Makes names of `create_unflushed` durable and empties `folders`. Raises OSError.
+    """Makes the names of files of `create_unflushed` durable; empties `folders`. Raises OSError.
 
     Folders that were removed since, with their topic, are skipped.
     """
@@ -209,7 +210,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def replace_encoded(path: Path, text: bytes | bytearray) -> None:
-    """Replaces the text as `replace_text` does, in one write: small ones take twice as long."""
+    """Replaces the text as `replace_text` does, in one write: many small writes are slower."""
     temporary = temporary_path(path)
     with open(temporary, "wb", opener=open_private) as file:
         file.write(text)

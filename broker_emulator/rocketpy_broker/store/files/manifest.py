@@ -4,9 +4,10 @@ It maps each file of a consume queue to the length and CRC-32 of its units of re
 `log_end`. Index and checksums have the same entries. A start compares them with the files. Files
 that fit need no scan of the log below `log_end`; other files are rebuilt from the log.
 
-The manifest is written whole and durably at a clean stop and after a recovery. A crash leaves the
-old or the new one. It holds the CRC of its own content. A manifest that cannot be read, or has
-another CRC, is ignored: everything is then checked against the log.
+The manifest is written whole and durably after a recovery and at a clean stop. A serving broker
+writes it after each segment's size of new records. A crash leaves the old or the new one. It holds
+the CRC of its own content. A manifest that cannot be read, or has another CRC, is ignored:
+everything is then checked against the log.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The file `rocketpy/promotion.json`: a store's last promotion to master.
 
-If the file has a master's role, a broker is a master, although its options say SLAVE. `rocketpy
+If the file has a master's role, the broker is a master, even if its options say SLAVE. `rocketpy
 store align` makes the store a slave's again. Each promotion has a higher epoch, which slaves keep:
 a master of an earlier epoch is one that came back. A crash leaves the old or the new file.
 """
@@ -60,7 +60,7 @@ class PromotionFile:
         durable.replace_bytes(self._path, json.dumps(asdict(promotion)).encode())
 
     def follow(self, epoch: int, log_end: int, timestamp_ms: int) -> None:
-        """Makes the store a slave's, of a master of this epoch, or of RocketMQ (0).
+        """Makes the store a slave's; its master has this epoch, and one of RocketMQ has 0.
 
         The highest known epoch stays. Raises OSError.
         """

@@ -1,12 +1,12 @@
 """The file `rocketpy/recoveries`: the log's end at starts after a crash.
 
 It has at most 64 recoveries, oldest first, and then a CRC; all of it is stored twice. Each recovery
-has a random id and the end of the log in bytes. An older recovery gives a client the offset from
-which a queue may hold other messages than before. A power cut with ASYNC_FLUSH ends the log below
-positions that readers have seen, and offsets are assigned again. A killed process leaves the log
-whole, so its recovery removes nothing. The first start of a store also adds an entry, so each
-client has one. A slave has the recoveries of its master, and its promotion adds one: the old master
-may have had more messages.
+has a random id and the end of the log in bytes. A client keeps the id of the newest one. Later ones
+give it the offset from which a queue may hold other messages than before. A power cut with
+ASYNC_FLUSH ends the log below positions that readers have seen, and offsets are assigned again. A
+killed process leaves the log whole, so its recovery removes nothing. The first start of a store
+also adds an entry, so each client has one. A slave has the recoveries of its master, and its
+promotion adds one: the old master may have had more messages.
 
 A crash leaves the old file, or the file with its new entry. The entry is on disk before the broker
 serves anything; a killed start adds another one. Each start reads the file. A file with two damaged
@@ -38,8 +38,8 @@ class TruncatedError(StoreError):
 
     def __init__(self, topic: str, queue_id: int, cut_offset: int) -> None:
         super().__init__(
-            f"a power cut took the messages of queue {queue_id} of topic {topic!r} from "
-            f"offset {cut_offset} on, and the queue has other messages there now. Request its "
+            f"a power cut or a promotion took the messages of queue {queue_id} of topic {topic!r} "
+            f"from offset {cut_offset} on, and the queue has other messages there now. Request its "
             "offsets again"
         )
 

@@ -65,7 +65,7 @@ class TopicMarks:
         self._save({**kept, topic: log_end})
 
     def raise_all(self, marks: Mapping[str, int]) -> None:
-        """Raises the marks of these topics, where they are lower. Raises OSError."""
+        """Increases the marks of these topics that are lower. Raises OSError."""
         higher = {topic: max(mark, self.below(topic)) for topic, mark in marks.items()}
         if any(self.below(topic) < mark for topic, mark in higher.items()):
             self._save({**self._marks, **higher})

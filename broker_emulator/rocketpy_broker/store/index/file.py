@@ -63,7 +63,7 @@ StoreTimeOf = Callable[[int], int]
 
 
 class _Entry(NamedTuple):
-    """An entry; `seconds` are from the file's start, `previous` is the next entry of its chain."""
+    """An entry; `seconds` count from the file's first time, `previous` is the next older entry."""
 
     key_hash: int
     offset: int
@@ -271,7 +271,7 @@ class IndexFile:
         return self.begin_timestamp_ms <= end_ms and begin_ms <= self.end_timestamp_ms
 
     def has_entry_below(self, physical_end: int) -> bool:
-        """True if the file has a record before `physical_end`."""
+        """True if the file has an entry of a record before `physical_end`."""
         return self.count > 1 and self.begin_offset < physical_end
 
     def truncate(self, physical_end: int, store_time_of: StoreTimeOf | None) -> None:
@@ -296,7 +296,7 @@ class IndexFile:
     def _is_torn(self) -> bool:
         """True if a crash interrupted `put` or `truncate`."""
         leftover = os.pread(self._descriptor, ENTRY.itemsize, self._end)
-        # A maximum needs no array of its own; this one would take 5 MB at each start.
+        # A maximum needs no temporary array; a comparison of each slot would take 5 MB.
         return any(leftover) or bool(self.head.slots.max() >= self.count)
 
     def leftover(self) -> int | None:

@@ -106,9 +106,9 @@ class IndexService:
     ) -> None:
         """Enters the keys of a block of records at these physical offsets. Raises OSError.
 
-        Offsets and times have one item for each row in `keys`. Known keys are skipped, so the same
-        call may be repeated after an error or a restart. RocketMQ then enters the keys of the last
-        record twice.
+        Offsets and times have one item for each record; `keys.row` is the record's index. Known
+        keys are skipped, so the same call may be repeated after an error or a restart. RocketMQ
+        then enters the keys of the last record twice.
         """
         offsets = physical_offsets[keys.row]
         begin = self._known(offsets)
@@ -207,7 +207,7 @@ class IndexService:
             durable.remove_file(path)
 
     def expired(self, min_physical_offset: int) -> list[Path]:
-        """Returns the files that only have removed records, without the last file.
+        """Returns the files that only have entries of removed records, without the last file.
 
         See docs/design/storage.md section 7.6.
         """

@@ -253,7 +253,7 @@ class SegmentChecksums:
 
 
 def checksums_file_bytes(segment_bytes: int) -> int:
-    """Returns the file size for one entry of each of the smallest records in a segment."""
+    """Returns the size of a file with room for a segment full of the smallest records."""
     entries = segment_bytes // FIXED_BYTES + 1
     return -(-entries * ENTRY_BYTES // PAGE_BYTES) * PAGE_BYTES
 
@@ -276,11 +276,13 @@ class Checksums:
         """
         durable.make_folder(self._folder)
         durable.unfinished_path(self._folder).unlink(missing_ok=True)
+        file_bytes = checksums_file_bytes(self._segment_bytes)
         for path in sorted(self._folder.iterdir()):
             if not path.name.isdecimal():
                 logger.warning("%s is none of the store's files and is ignored", path)
-            elif path.stat().st_size != checksums_file_bytes(self._segment_bytes):
-                logger.warning("%s has a wrong size; its checksums are rebuilt", path)
+            elif (size_bytes := path.stat().st_size) != file_bytes:
+                text = "%s has %d bytes instead of %d; its checksums are rebuilt"
+                logger.warning(text, path, size_bytes, file_bytes)
                 durable.remove_file(path)
             else:
                 segment = SegmentChecksums(path, int(path.name), self._segment_bytes)
@@ -354,7 +356,7 @@ class Checksums:
                 segment.truncate(end - base)
 
     def drop_below(self, begin: int) -> None:
-        """Closes segments below physical offset `begin`, since their files have been removed."""
+        """Closes the files of segments below physical offset `begin`, which have been removed."""
         for base in [base for base in self._segments if base < begin]:
             self._segments.pop(base).close()
 

@@ -3,8 +3,8 @@
 Maps: physical offset to record. Entry: a record of docs/design/storage.md section 2, of any size.
 No record crosses a segment's end; a blank record fills the rest of a segment. Searched: by physical
 offset only. Checksummed: each record's body by its CRC, the whole record by an entry in
-`checksums`. After a crash the bytes after the last whole record belong to an append that was never
-acknowledged; recovery cuts them. Written by `MessageStore` alone, one block at a time; any thread
+`checksums`. After a crash the bytes after the last whole record belong to an append that was not
+flushed; recovery cuts them. Written by `MessageStore` alone, one block at a time; any thread
 may read.
 
 One positional write writes a block, after its segment has been allocated. The end moves only after
@@ -45,7 +45,7 @@ class Comparison:
 
 
 class CommitLog:
-    """The log; `end` is the physical offset of the next record, unless it has to roll.
+    """The log; `end` is the physical offset of the next record, unless it starts a new segment.
 
     Everything below offset `flushed` is durable.
     """
@@ -86,8 +86,8 @@ class CommitLog:
     def prepare(self, length: int, count: int) -> Segment:
         """Makes room at the log's end for `count` records of `length` bytes; rolls if needed.
 
-        Returns the segment of the end, for `write`. Raises RecordIllegalError for a block that fits
-        no segment, OSError when the disk is full.
+        Returns the segment that holds the end, for `write`. Raises RecordIllegalError for a block
+        that fits no segment, OSError when the disk is full.
         """
         needed = length + BLANK_BYTES
         if needed > self.files.segment_bytes:
@@ -104,7 +104,8 @@ class CommitLog:
             segment = self._grown(last.end)
         self.checksums.of(segment).reserve(count)
         if segment is not last:
-            # Last: slaves wait until the log's end is flushed, and the message's flush does that.
+            # After all steps that can fail: slaves wait until the log's end is flushed, and only
+            # the flush of the block does that.
             last.write(self.end - last.base, memoryview(encode_blank(left)))
             self.end = segment.base
         return segment

@@ -61,7 +61,7 @@ class Lost:
 
 
 def is_filler(record: Record) -> bool:
-    """True if the record replaces damaged bytes. A client sets its flag, but not its host."""
+    """True if the record replaces damaged bytes. A client cannot send its store host."""
     return record.flag == FILLER_FLAG and record.store_host == UNKNOWN_HOST
 
 

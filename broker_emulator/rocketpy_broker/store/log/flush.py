@@ -1,8 +1,8 @@
 """Flushes of the log and its queues, off the event loop.
 
-A `FlushPlan` is created on the store's thread, run on another thread, and handed back. A crash
-loses records appended after the last plan that was handed back. With SYNC_FLUSH none of them has
-been acknowledged.
+A `FlushPlan` is created on the store's thread, run on another thread, and handed back. A power cut
+may remove records appended after the last plan that was handed back. With SYNC_FLUSH, no sender
+that waits for the flush has an acknowledgement of them.
 Source: docs/design/storage.md section 9.1.
 """
 

@@ -1,7 +1,7 @@
 """RocketMQ's optional CRC of a record, at its properties' end.
 
 The last 20 bytes of such a record are `__CRC32#`, 0x01, ten digits and 0x02. The digits, least
-significant first, are the CRC-32, without its top bit, of all bytes before them.
+significant first, are the CRC-32, without its top bit, of all bytes before these 20.
 Source: MessageDecoder#createCrc32, docs/design/storage.md section 2.4.
 """
 

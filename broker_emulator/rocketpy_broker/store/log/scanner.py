@@ -62,7 +62,7 @@ class Checksummed(Enum):
 class Trust:
     """Knowledge about the log before the scan.
 
-    Everything below physical offset `flushed` has been on disk, and the log was not ended there.
+    Everything below physical offset `flushed` has been on disk, so the log does not end below it.
     Without checksums a record is whole if it passes RocketMQ's own check.
     """
 

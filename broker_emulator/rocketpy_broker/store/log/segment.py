@@ -1,9 +1,9 @@
-"""One file of fixed size of the commit log.
+"""One file of fixed size, of the commit log or its checksums.
 
 Maps: byte positions of a logical file, from `base` on, to this file. Entry size: none of its own.
 Searched: by position only. Checksummed: no, the owner checks the contents. After a crash the file
-has its full size, since its blocks are allocated before the first write. The owner's recovery finds
-the valid part. Used by `SegmentQueue` only.
+has its full size, since blocks are allocated before they are written. The owner's recovery finds
+the valid part. Used by `SegmentQueue`, `SegmentChecksums` and the store check.
 
 Written by positional writes, read through a mapping: both use the same page cache. The file is
 never truncated while mapped, so a read cannot raise a signal.

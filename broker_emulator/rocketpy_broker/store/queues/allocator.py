@@ -18,7 +18,7 @@ from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
 logger = logging.getLogger(__name__)
-# For more queues the reason is not kept.
+# Limit of refused queues that are listed and tried again.
 QUEUES_MAX = 1_000
 # Queues tried again in one step.
 RETRIES_MAX = 64
@@ -65,13 +65,16 @@ class QueueAllocator:
 
     @property
     def refusal(self) -> str | None:
-        """The queues that take no messages, and the reason; None if all do."""
+        """The queues that accept no messages, and the reason; None if all do."""
         if not self._refused:
             return None
         key, (reason, _) = next(iter(self._refused.items()))
         others = len(self._refused) - 1
         and_others = f", and {others} other{'s' * (others > 1)}" if others else ""
-        return f"queue {_name(key)}{and_others} cannot grow ({reason}): messages to it are refused"
+        them = "them" if others else "it"
+        return (
+            f"queue {_name(key)}{and_others} cannot grow ({reason}): messages to {them} are refused"
+        )
 
     def retry(self) -> None:
         """Tries again to allocate space for some of the refused queues."""

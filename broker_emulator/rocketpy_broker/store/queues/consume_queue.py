@@ -229,7 +229,7 @@ class ConsumeQueue:
             self.hide_until(self._first_offset_after(physical_offset))
 
     def show_from(self, physical_offset: int) -> None:
-        """Moves the queue's start to its first record from there on, also back."""
+        """Moves the queue's start, also back, to its first record from `physical_offset` on."""
         self._set_min_offset(self._first_offset_after(physical_offset))
 
     def hide_until(self, offset: int) -> None:
@@ -261,7 +261,7 @@ class ConsumeQueue:
     def reconcile(self, queue_offset: int, units: Units) -> None:
         """Adds units as `append` does, and rewrites and corrects the known ones. Raises OSError.
 
-        After a failed flush the system shows pages that never reached the disk as written.
+        After a failed flush the system treats pages as written that never reached the disk.
         """
         if queue_offset * UNIT_BYTES < self._files.begin:
             self._drop_all()
@@ -289,7 +289,7 @@ class ConsumeQueue:
     def _put_right(self, offset: int, units: Units) -> None:
         self._prefixes.forget()
         self._files.write(offset * UNIT_BYTES, units.tobytes())
-        # Loading the files skipped a first unit that was garbage.
+        # The load of the files had skipped a damaged first unit.
         self._set_min_offset(min(self.min_offset, offset))
 
     def begin_at(self, offset: int) -> None:

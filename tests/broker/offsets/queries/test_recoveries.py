@@ -154,7 +154,7 @@ async def test_s5_a_pull_behind_a_cut_is_refused_by_name(
         [answer] = await running.pull(topic="T", offset=1, recovery_id=first)
         assert answer.status.code == ResponseCode.QUERY_NOT_FOUND
         assert answer.status.remark.startswith(
-            "a power cut took the messages of queue 0 of topic 'T' from offset 1 on"
+            "a power cut or a promotion took the messages of queue 0 of topic 'T' from offset 1 on"
         )
         for offset_end in (0, 1, 3):
             whole = {"topic": "T", "offset_end": offset_end}
