@@ -42,7 +42,7 @@ PYSPARK_MIN = (4, 2)
 class DefaultSource(DataSource):
     """Format `rocketpy`: RocketMQ topics as streams and batches, to read and to write.
 
-    Spark creates it and calls its methods; programs name the format. `register` takes it directly.
+    Spark creates it and calls its methods; programs name the format. `register` passes the class.
     """
 
     @classmethod
@@ -130,7 +130,7 @@ class DefaultSource(DataSource):
     ) -> RocketpyStreamWriter:
         """Returns a streaming writer. Raises OptionError, ColumnError.
 
-        In output mode complete each row is also a new message.
+        In output mode complete, Spark writes the whole result each time, as new messages.
         """
         _check_version()
         with importing_much():

@@ -84,11 +84,11 @@ class BrokerBusyError(BrokerError):
 
 
 class TopicNotExistError(BrokerError):
-    """A topic that no broker has, or not the broker of the request."""
+    """A topic that no broker has, or that the request's broker does not have."""
 
 
 class OtherStoreError(BrokerError):
-    """A broker with another store than the query reads, or the batch is for."""
+    """A broker with another store than the one that the query reads or the batch is in."""
 
     code = "ROCKETPY_STORE"
 

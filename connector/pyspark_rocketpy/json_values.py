@@ -53,7 +53,7 @@ def unicode_text(value: object) -> str:
     """Returns a text of valid Unicode. Raises ValueError."""
     if isinstance(value, str) and is_unicode(value):
         return value
-    raise ValueError(f"{shown(value)} is not a text")
+    raise ValueError(f"{shown(value)} is not a text of valid Unicode")
 
 
 def whole(value: object, low: int = -NUMBER_MAX - 1, high: int = NUMBER_MAX) -> int:

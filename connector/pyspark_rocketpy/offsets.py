@@ -11,11 +11,11 @@ consumerOffset.json.
   before its first commit, and may receive another one.
 - `first`: marks the answer to initialOffset.
 - `new`: the start of each queue that was added during the query.
-- `kept`: positions of queues that are not listed now, such as queues of topics with fewer queues.
+- `kept`: positions of queues that are not listed now, as when a topic has fewer read queues.
 - `store`: the id of the store. An offset of a cluster has none, and matches any store.
 - `epochs`: the epochs of the topics. A topic without an entry matches any epoch.
 - `recovery`: the store's newest recovery when the offset was created. A newer recovery may have cut
-  queues below it, and other messages are stored there since.
+  queues below the offset, where other messages have then been stored.
 
 Source: docs/design/spark_python_datasource.md sections 2.1 and 2.4.
 """
@@ -74,9 +74,9 @@ class QueueBounds:
     """Minimum and maximum of one queue, and the group's committed offset (-1 for none).
 
     `topic_epoch` is the topic's epoch, which changes when the topic is recreated; 0 for none.
-    `cut_offset` is the first message since a recovery that the query has not seen; None if there is
-    none. `is_lagging` marks the answer of a slave, which may end before the position read from its
-    master. `is_hidden` means that the topic has fewer queues for reading.
+    `cut_offset` is set after a recovery that the query has not seen: the messages from this offset
+    on were stored after it. `is_lagging` marks a slave's bounds, which may end before the position
+    read from its master. `is_hidden` means that the topic now has fewer read queues.
     """
 
     min_offset: int

@@ -26,7 +26,7 @@ from pyspark_rocketpy.errors import RocketpyError
 
 logger = logging.getLogger(__name__)
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-# Number of modules / number at the last exemption.
+# Growth of the number of modules, since the last exemption, that is needed for the next one.
 GROWTH_MIN = 1.1
 
 Kind = TypeVar("Kind", bound=type)
@@ -85,7 +85,7 @@ def _items_without_frames(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def _alone(error: RocketpyError) -> RocketpyError:
-    """Returns the error without its frames, also if the worker's switch is unknown."""
+    """Returns the error without its frames, and sets the variable in a worker of Spark."""
     logger.debug("an error is reported without these frames", exc_info=error)
     if _is_spark_worker():
         os.environ[HIDE_TRACEBACK] = "1"

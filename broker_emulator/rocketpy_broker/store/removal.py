@@ -1,7 +1,7 @@
 """Removal of old segments, of topics and of topics' messages.
 
 Each removal has several steps. Blocking steps run on another thread than the store's. Only one
-removal, of either kind, runs at a time.
+removal, of any kind, runs at a time.
 
 A segment's removal is planned, run on another thread, and handed back, as a `FlushPlan` is. Files
 are removed first: until the plan is handed back, readers keep the mappings of removed files. A
@@ -11,11 +11,11 @@ deletes them.
 A topic is marked as deleted, then forgotten, then its files are removed. A crash before the mark
 keeps the whole topic. After a crash later than the mark, the next start removes the files.
 
-A topic is emptied by a mark; then its queues start at their ends. A crash later than the mark loses
-nothing of that. Files go with the log's segments.
+A topic is emptied by a mark; then its queues start at their ends. After a crash later than the
+mark, the topic is still empty. Its files are removed later, with the log's segments.
 
-Messages return to a slave whose new master has not removed them. Their marks go last: until then
-the next connection repeats the work.
+A slave shows removed messages again if its new master has not removed them. Their marks go last:
+until then the next connection repeats the work.
 Source: docs/design/storage.md section 10.5.
 """
 
@@ -45,7 +45,7 @@ STEP_BYTES = 512 << 10
 
 @dataclass(frozen=True, slots=True)
 class SegmentRemoval:
-    """The files of the segment and of the index, and all queues.
+    """The removal of a log segment, with its index files and queue files.
 
     The log starts at `log_begin` afterwards.
     """
@@ -68,7 +68,7 @@ class SegmentRemoval:
 
     def run(self) -> None:
         """Removes the files. Blocks. Raises OSError; the next removal then repeats it."""
-        # The units of these records can no longer be rebuilt from the log.
+        # Without the segment, lost units can no longer be rebuilt from the log.
         self.table.flush()
         for path in self.log_paths:
             durable.remove_file(path)
@@ -100,7 +100,7 @@ class TopicEmptying:
 
     @classmethod
     def of(cls, parts: StoreParts, topic: str, below: int) -> TopicEmptying:
-        """Returns the removal, where `below` is the end of what the queues have."""
+        """Returns the removal; `below` is the physical end of the records that the queues have."""
         table = parts.queues
         ends = [(queue, queue.max_offset) for key, queue in table.items() if key.topic == topic]
         return cls(topic, parts.log.begin, below, table, ends)
@@ -127,7 +127,7 @@ class TopicReturn:
     """The return of topics' messages to a slave; the log has them.
 
     `deleted` and `emptied` have the marks that replace higher ones; -1 removes a mark. The order is
-    `restore`, `save` and `show`. Nothing may be appended, or build a manifest, meanwhile.
+    `restore`, `save` and `show`. Meanwhile, no message is appended and no manifest is built.
     """
 
     parts: StoreParts
@@ -161,7 +161,7 @@ class TopicReturn:
 
     def save(self) -> None:
         """Replaces the marks. Blocks. Any thread. Raises OSError."""
-        # Without their marks, no start restores units that a power cut removes.
+        # Once the marks are replaced, no start restores units that a power cut removes.
         self.parts.queues.flush()
         self.parts.queues.replace_marks(self.deleted, self.emptied)
 
@@ -222,7 +222,7 @@ class TopicDeletions:
     def emptying(self, topic: str) -> Iterator[None]:
         """Delays redeliveries of the topic's messages for the duration of the block.
 
-        A copy after the mark, of a message before the mark, would stay.
+        Otherwise the copy of a message below the mark would be stored above the mark, and stay.
         """
         self._being_emptied += Counter([topic])
         try:

@@ -101,7 +101,7 @@ class StoreStatistics:
 
 
 def latency_classes(step_counts: Sequence[int]) -> Mapping[int, int]:
-    """Returns the number of puts by upper bound of the class in ms; LONGER has no bound."""
+    """Returns the number of puts by upper bound of the class in ms; LONGER is the last class."""
     classes = dict.fromkeys((*LATENCY_BOUNDS_MS, LONGER), 0)
     for bound, count in zip((*STEP_BOUNDS_MS, LONGER), step_counts, strict=True):
         index = bisect_left(LATENCY_BOUNDS_MS, bound)
@@ -111,7 +111,10 @@ def latency_classes(step_counts: Sequence[int]) -> Mapping[int, int]:
 
 
 def percentile_ms(step_counts: Sequence[int], share: float) -> int:
-    """Returns the upper bound, in ms, of `share` of all puts; LONGER also if there are none."""
+    """Returns a latency in ms that `share` of all puts do not exceed.
+
+    Returns LONGER above the last step, and without puts.
+    """
     total = sum(step_counts)
     if not total:
         return LONGER

@@ -62,8 +62,8 @@ class StoreTimes:
             return now_ms
         if self._log_throttle.may_log():
             logger.warning(
-                "the last message was stored %d ms ahead of the clock. New messages get its time "
-                "until the clock has run evenly for %d ms",
+                "the last message was stored %d ms ahead of the clock. New messages get that "
+                "message's store time until the clock has run evenly for %d ms",
                 ahead_ms,
                 CONFIRM_MS,
             )
@@ -73,7 +73,7 @@ class StoreTimes:
         """Registers that records from `physical_offset` on have this timestamp of `next_ms`."""
         if time_ms < self.last_ms:
             logger.warning(
-                "store times fall from %d to %d: the clock was ahead", self.last_ms, time_ms
+                "store times fall from %d ms to %d ms: the clock was ahead", self.last_ms, time_ms
             )
             self.falls.append(physical_offset)
             del self.falls[:-FALLS_MAX]

@@ -101,8 +101,8 @@ class ReadLimits:
 class PutCause(Enum):
     """The cause of a put, for statistics.
 
-    SENT: for its readers, or delayed for them. SENT_BACK: for another delivery, or for none.
-    TRANSACTION: a step of a transaction. OWN: only the broker reads it.
+    SENT: messages for consumers, also delayed ones. SENT_BACK: redeliveries and dead letters.
+    TRANSACTION: a step of a transaction. OWN: messages that only the broker reads.
     """
 
     SENT = 0
@@ -112,7 +112,7 @@ class PutCause(Enum):
 
 
 class AppendResult(NamedTuple):
-    """The position of a block in the log and in its queue. Positions in bytes, times in ms."""
+    """The position of a block: its first queue offset, and its byte range in the log."""
 
     queue: QueueKey
     queue_offset: int
@@ -148,7 +148,7 @@ class QueueBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogPositions:
-    """Physical offsets: the log's start and end, and the ends of what is on disk and visible."""
+    """Physical offsets: the log's start and end, and the ends of its flushed and visible parts."""
 
     log_begin: int
     log_end: int

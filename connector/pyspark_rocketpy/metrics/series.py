@@ -1,7 +1,7 @@
 """Time series of queries in a registry of prometheus_client.
 
-A query's series exist while it runs. Each query has a label, and at most `topics_max` topics; the
-rest of its lag is one sum. The numbers are in memory only.
+A query's series exist while it runs. Each query has a label, and series of at most `topics_max`
+topics; the lag of its other topics is one sum. The numbers are in memory only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from pyspark_rocketpy.metrics.progress import BatchProgress
 
-# No topic and no query label of Spark's has this name: topics have no parentheses.
+# No topic has this name, since topic names have no parentheses.
 OTHERS = "(others)"
 BATCH_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _QUERY = ("query",)

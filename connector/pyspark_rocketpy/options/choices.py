@@ -30,7 +30,7 @@ class FilterType(str, Enum):
 
 
 class TimestampStrategy(str, Enum):
-    """Strategies for a queue without a message as young as a starting time."""
+    """Strategies for a queue without a message stored at or after its start time."""
 
     ERROR = "error"
     LATEST = "latest"

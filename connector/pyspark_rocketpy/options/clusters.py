@@ -77,7 +77,7 @@ def cluster_of(
 
 
 def check_user(values: Mapping[str, object]) -> None:
-    """Raises OptionError for half a user, or for a session token without a user."""
+    """Raises OptionError for accessKey or secretKey alone, or for securityToken without them."""
     if (values["access_key"] is None) != (values["secret_key"] is None):
         raise OptionError("options accessKey and secretKey go together; set both, or none")
     if values["security_token"] is not None and values["access_key"] is None:

@@ -1,4 +1,4 @@
-"""Names of options and columns in other connectors, with ours.
+"""Other connectors' names of options and columns, with this connector's names.
 
 Names come from Spark's Kafka source, Kafka itself, RocketMQ's clients and rocketmq-spark.
 Former names are accepted until version 1.0.
@@ -87,7 +87,7 @@ SINK_FOREIGN_COLUMNS: Mapping[str, str] = {
 }
 
 
-# A name that ends in Ms has a number of milliseconds.
+# A former name that ends in Ms takes a number without a unit, in ms.
 FORMER_NAMES = {
     "connectTimeoutMs": "connectTimeout",
     "pullTimeoutMs": "pullTimeout",
@@ -124,7 +124,7 @@ def column_hint(name: str, known: Iterable[str], foreign_names: Mapping[str, str
 
 def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
     """Returns the known name that is most similar, if there is one."""
-    # Only for mistyped names.
+    # Imported here, since only mistyped names need it.
     from difflib import get_close_matches
 
     return get_close_matches(name, known, 1, cutoff)

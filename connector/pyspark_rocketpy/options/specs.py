@@ -54,7 +54,7 @@ class FormError(ValueError):
 
 
 def unchanged(value: str) -> str:
-    """Returns a text with its outer blanks. Raises ValueError for blanks alone."""
+    """Returns a text with leading and trailing blanks. Raises ValueError for blanks alone."""
     text(value)
     return value
 
@@ -82,7 +82,7 @@ def writer_name(value: str) -> str:
 
 
 def names(value: str) -> tuple[str, ...]:
-    """Returns different names separated by commas. Raises ValueError."""
+    """Returns the names that commas separate. Raises ValueError if one is empty or repeated."""
     parts = tuple(part.strip() for part in value.split(","))
     if not all(parts) or len(set(parts)) != len(parts):
         raise ValueError
@@ -113,7 +113,10 @@ def tags(value: str) -> tuple[str, ...] | None:
 
 
 def keys(value: str) -> tuple[str, ...]:
-    """Returns different keys without blanks, which separate a message's keys. Raises ValueError."""
+    """Returns the keys that commas separate. Raises ValueError for a repeated key.
+
+    Also raises it for a key with a blank, since blanks separate a message's keys in RocketMQ.
+    """
     parts = names(value)
     if any(" " in part for part in parts):
         raise ValueError

@@ -122,5 +122,5 @@ def _offset_in(offset_msg_id: str) -> int:
     except ValueError as error:
         raise ColumnError(
             f"column {OFFSET_ID!r} holds {offset_msg_id!r}, which the source did not write; pass "
-            "its column unchanged"
+            "the source's column unchanged"
         ) from error

@@ -1,9 +1,9 @@
 """Accumulation of small blocks into large ones, by queue.
 
-A block is sent when another one like the last would not fit into it. Above the budget of waiting
-bytes, the fullest queues are sent first, since theirs are the largest blocks. Blocks that are sent
-together are packed into blocks of several queues. A queue's records keep their order. Waiting
-blocks are lost with their task, which Spark then runs again.
+A block is sent when another small block of the last one's size would not fit into it. Above the
+budget of waiting bytes, the queues with most bytes are sent, since they give the largest blocks.
+Blocks that are sent together are packed into blocks of several queues. A queue's records keep their
+order. Waiting blocks are lost with their task, which Spark then runs again.
 """
 
 from __future__ import annotations

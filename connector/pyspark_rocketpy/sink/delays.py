@@ -1,7 +1,7 @@
-"""Delayed visibility of rows: by a delay level, or at a time.
+"""Delayed delivery of rows: by a delay level, or at a time.
 
-The broker accepts blocks of messages that all wait alike, so rows with different waits are
-separated. The broker decides if a time is too far ahead, since its clock counts.
+The messages of a block must all have the same delay level, or all have a time. So rows are
+separated by their delay. The broker decides if a time is too far ahead, since its clock counts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def delays_of(rows: Rows) -> NDArray[np.int64]:
 
 
 def waiting_properties(rows: Rows) -> dict[str, pa.StringArray]:
-    """Returns the properties that make the broker delay messages; null for rows without."""
+    """Returns the properties that make the broker delay messages; null for rows without delay."""
     properties = {}
     if rows.has("delayLevel"):
         levels = rows.batch.column("delayLevel").cast(pa.int64())

@@ -47,7 +47,7 @@ class Rows:
         return self.batch.column(name) if self.has(name) else None
 
     def text(self, name: str) -> pa.StringArray:
-        """Returns an existing column as strings with short offsets."""
+        """Returns an existing column as strings with 32-bit offsets."""
         return self.batch.column(name).cast(pa.string())
 
     def part(self, which: slice) -> Rows:
@@ -81,7 +81,7 @@ class Rows:
                     )
 
     def check_bodies(self, limits: BrokerLimits) -> None:
-        """Raises ColumnError for a null or too small a body, OversizeMessageError."""
+        """Raises ColumnError for a null or too small body, OversizeMessageError for a large one."""
         body = self.batch.column("body")
         if body.null_count:
             row = first_true(body.is_null())

@@ -1,8 +1,9 @@
 """Writing of rows in a task: check, route, encode, accumulate, send.
 
-A task ends only when all its blocks are acknowledged. Blocks that a killed task has sent stay.
-Staged blocks never become visible. Other blocks are visible, and are sent again when Spark runs the
-task again. If a row of an Arrow batch cannot be sent, no row of that batch is sent.
+A task ends only when all its blocks are acknowledged. Blocks that a killed task has sent stay at
+the broker. If they are staged, they never become visible. Otherwise they are visible. If Spark runs
+the task again, it sends them again; with effectively-once it sends only missing rows. If a row of
+an Arrow batch cannot be sent, no row of that batch is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pyspark_rocketpy.transport.write_values import Attempt, BatchJob, BatchName
 
 # Arrow batches are joined up to this size: each costs some milliseconds, however small.
 LOT_BYTES = 3 << 20
-# Records that wait for more records of their queue. A task takes up to 100 MiB besides them.
+# Records that wait for more records of their queue. A task uses up to 100 MiB of other memory.
 WAITING_BYTES_MAX = 128 << 20
 
 

@@ -1,11 +1,12 @@
-"""Batch writer and streaming writer: exactly-once or at-least-once.
+"""Batch writer and streaming writer, for each delivery guarantee.
 
 Exactly-once: tasks stage blocks, and `commit` makes all of them visible at the broker, once for
 each (writer, batch). A streaming query's writer is the id in its checkpoint. A batch job's writer
 is a new one, or option txnAppId. At-least-once: a task's rows are visible when it stores them, and
-`commit` has nothing left to do. `abort` removes staged blocks. Blocks that a commit has made
-visible stay, since `abort` may follow a commit with a lost answer. Source:
-docs/design/spark_python_datasource.md section 6.
+`commit` does nothing. Effectively-once: rows are visible at once, too, and `commit` notes where the
+batch's markers begin. `abort` removes staged blocks. Blocks that a commit has made visible stay,
+since `abort` may follow a commit with a lost answer. Source: docs/design/spark_python_datasource.md
+section 6.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class _Sink:
     def commit(self, messages: Messages, batch_id: int) -> CommittedBatch:
         """Makes the tasks' staged rows visible.
 
-        Raises CommitError if the broker shows fewer of them and failOnDataLoss is true.
+        Raises CommitError if fewer of them are visible and failOnDataLoss is true.
         """
         committed = self._transport.commit_batch(_parts(messages), batch_id)
         if committed.batch_id == batch_id:
@@ -112,7 +113,7 @@ class _Sink:
         logger.warning("%s", text)
 
     def abort(self, job: BatchJob | None) -> None:
-        """Removes staged blocks; after a failure the broker removes them in time."""
+        """Removes staged blocks; if that fails, the broker removes them later."""
         if not self.commits or job is None:
             return
         try:

@@ -24,7 +24,7 @@ OUTAGE_OPTION = "brokerUnavailableTimeout"
 
 
 class BrokerOutages:
-    """Starts of the outages of brokers that a query has positions of; clock in ms."""
+    """Start times in ms of the outages of brokers in which the query has positions."""
 
     def __init__(
         self, timeout_ms: int, *, is_fatal: bool, now: Callable[[], int] = monotonic_ms
@@ -73,7 +73,8 @@ class BrokerOutages:
     def _give_up(self, topic: str, broker_name: str, away_ms: int) -> None:
         text = (
             f"broker {broker_name}, which has queues of topic {topic!r}, has been away for "
-            f"{away_ms // 1000} s, longer than option {OUTAGE_OPTION}"
+            f"{away_ms // 1000} s, longer than option {OUTAGE_OPTION} "
+            f"({self._timeout_ms // 1000} s)"
         )
         if self._is_fatal:
             raise ConnectionFailedError(

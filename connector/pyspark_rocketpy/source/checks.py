@@ -20,7 +20,7 @@ BATCH_OPTIONS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
 def check(options: SourceOptions) -> None:
-    """Raises OptionError, OffsetError."""
+    """Raises OptionError or OffsetError for wrong or contradictory options, without a broker."""
     boundaries.starting(options, boundaries.EARLIEST_NAME)
     boundaries.ending(options)
     allocation.check(options)
@@ -43,7 +43,7 @@ def check_expression(expression: str, queries: OffsetQueries) -> None:
 
 
 def refuse_stream_options(options: Mapping[str, str]) -> None:
-    """Raises OptionError for a batch that is to report progress, which batches do not.
+    """Raises OptionError for commitOffsets true in a batch, since batches report no progress.
 
     Limits per trigger are ignored, as by Spark's Kafka source.
     """

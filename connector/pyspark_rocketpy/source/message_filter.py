@@ -45,7 +45,7 @@ class MessageFilter:
 
 
 def _has_any(texts: pa.StringArray, keys: tuple[str, ...]) -> NDArray[np.bool_]:
-    """Returns a mask of the texts with one of `keys` between their blanks."""
+    """Returns a mask of the texts that have one of `keys`; blanks separate a text's keys."""
     tokens = pc.split_pattern(texts, KEY_SEPARATOR)
     wanted = pc.is_in(tokens.flatten(), strings_of(keys))
     found = np.zeros(len(texts), np.bool_)

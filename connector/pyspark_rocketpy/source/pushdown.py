@@ -29,7 +29,8 @@ from pyspark_rocketpy.source.plan.boundaries import Search
 from pyspark_rocketpy.transport.values import QueueTime
 
 NUMBER_MAX = (1 << 63) - 1
-# Store times fall where a broker's clock steps back. A search by time leaves out what is before.
+# Store times may fall this far where a broker's clock steps back. A search by time is widened by
+# it, or it would leave out messages around the fall.
 FALL_MS_MAX = 60_000
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -96,9 +97,9 @@ class PushedFilters:
     def applied(
         self, begin: Positions, end: Positions, bounds: Bounds, search: Search
     ) -> tuple[Positions, Positions]:
-        """Returns begin and end without messages that no filter passes; keeps every queue.
+        """Returns begin and end without messages that cannot pass all filters.
 
-        A queue may be empty. Raises ConnectionFailedError, BrokerError.
+        Keeps every queue, perhaps with an empty range. Raises ConnectionFailedError, BrokerError.
         """
         times = self.times_ms
         oldest, newest = Offsets(), Offsets()
@@ -163,7 +164,7 @@ def _intersection(
 
 
 def _interval(one: Filter, scale: int) -> Interval:
-    """Returns the passing numbers of a column, in units of `scale` of the filter's units."""
+    """Returns the numbers that pass a filter, whose own numbers are divided by `scale`."""
     values = _values(one)
     if values is not None:
         numbers = [_number(value) for value in values]

@@ -100,7 +100,7 @@ class RocketpyBatchReader(DataSourceReader):
 class RocketpyPushDownReader(RocketpyBatchReader):
     """A batch reader with Spark's filters.
 
-    It is a class of its own, since Spark refuses it while its switch is off.
+    It is a class of its own, since Spark refuses `pushFilters` while Spark's switch is off.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -133,7 +133,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._hidden: set[tuple[str, BrokerQueue]] = set()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Returns a mark that Trigger.Once, which has no limits, does not have."""
+        """Returns a limit that marks all triggers but Trigger.Once, which has no limits."""
         return _OWN_LIMITS
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -153,9 +153,9 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Returns the end of the next batch; `start` itself if there is nothing to read.
 
-        Spark has committed everything before `start`, so this is the progress reported to the
-        broker. An idle or finished query then has no lag. A query that had nothing to do waits at
-        the broker for a change.
+        Spark has committed everything before `start`, so `start` is reported to the broker as
+        progress. An idle or finished query then has no lag. While a query has nothing to read, the
+        broker holds its request until something changes.
         """
         checkpoint = self._checkpoint_of(start)
         runs_on = limit == _OWN_LIMITS and self._pinned_end is None

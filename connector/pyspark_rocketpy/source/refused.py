@@ -1,4 +1,4 @@
-"""Streaming reader that only raises an error, its only state.
+"""Streaming reader that only raises an error.
 
 If `streamReader` itself raises, PySpark's source process fails in its own clean-up and ends with an
 error of its own. So this reader raises the connector's error at the first call, which follows at

@@ -1,8 +1,8 @@
 """Shares of a number of bytes among ranges of queues.
 
-Ranges get their first messages in the order in which the messages were stored, as far as they fit.
-The oldest one is granted in any case. So a large queue never starves a small one. These ranges
-share the remaining bytes in proportion to their own remaining bytes.
+Each range is granted its first message, the oldest first, while these messages fit. The oldest one
+is granted in any case. So a large queue never starves a small one. The ranges with a granted
+message share the remaining bytes in proportion to their own remaining bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import accumulate
 class Measured:
     """The measured part of a range: bytes of `count` offsets; `count_left` offsets follow.
 
-    `first_physical_offset` is the log offset of the first message with bytes.
+    `first_bytes` and `first_physical_offset` are of the first message with bytes.
     """
 
     bytes: int = 0
@@ -26,13 +26,13 @@ class Measured:
     first_bytes: int = 0
     first_physical_offset: int = 0
 
-    def joined(self, behind: Measured) -> Measured:
-        """Returns both as one; `behind` starts where this one ends."""
-        first = self if self.first_bytes else behind
+    def joined(self, following: Measured) -> Measured:
+        """Returns both as one; `following` starts where this one ends."""
+        first = self if self.first_bytes else following
         return Measured(
-            self.bytes + behind.bytes,
-            self.count + behind.count,
-            behind.count_left,
+            self.bytes + following.bytes,
+            self.count + following.count,
+            following.count_left,
             first.first_bytes,
             first.first_physical_offset,
         )

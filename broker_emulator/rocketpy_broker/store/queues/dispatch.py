@@ -27,7 +27,7 @@ from rocketpy_proto.record.sys_flag import has_transactions
 TOPIC_SCHEMA = pa.schema([pa.field("topic", COLUMN_TYPES["topic"], nullable=False)])
 
 
-# Marks records that already have the mark of their origin.
+# As `first_number`: the records already have their mark of origin (see `batch_marks`) and keep it.
 KEEP_NUMBERS = -1
 NO_KEYS = IndexKeys(np.empty(0, np.int32), np.empty(0, np.int64))
 
@@ -36,9 +36,9 @@ NO_KEYS = IndexKeys(np.empty(0, np.int32), np.empty(0, np.int64))
 class DispatchRequest:
     """Units of one queue for consecutive queue offsets from `queue_offset` on.
 
-    `keys` are index keys of a block, and `key_offsets` the physical offsets of all its records.
-    They include prepared records, which have no unit. `key_times_ms` are their store timestamps;
-    None for the one of the append.
+    `keys` are the index keys of a whole block. `key_offsets` are the physical offsets of all its
+    records, also of prepared ones, which have no unit. `key_times_ms` are their store timestamps;
+    None means the store timestamp of the append.
     """
 
     queue: QueueKey
@@ -49,7 +49,7 @@ class DispatchRequest:
     key_times_ms: NDArray[np.int64] | None = None
 
     def from_place(self, physical_offset: int) -> DispatchRequest | None:
-        """Returns the part for records from a physical offset on, without keys; None for none."""
+        """Returns the units at or after a physical offset, without keys; None if there is none."""
         places = self.units["physical_offset"].astype(np.int64)
         first = int(np.searchsorted(places, physical_offset))
         if first == len(places):
@@ -61,9 +61,9 @@ class DispatchRequest:
 class AppendHints:
     """Knowledge about a block before its append.
 
-    `found` are the tags codes and keys of its properties. `first_number` is the mark of its first
-    record: 0 for ordinary records, or KEEP_NUMBERS. `cause` is for the statistics. `is_joined`: a
-    queue may occur more than once among its OWN_QUEUES.
+    `found` are the tags codes and keys of its properties. `first_number` is its first record's mark
+    of origin (see `batch_marks`): 0 for ordinary records, or KEEP_NUMBERS. `cause` is for the
+    statistics. `is_joined` means that a queue may occur more than once among its OWN_QUEUES.
     """
 
     found: TagsAndKeys | None = None
@@ -84,7 +84,7 @@ def block_requests(
 ) -> list[DispatchRequest]:
     """Returns a request for each queue slice of the block at `physical_offset`.
 
-    The last request has all keys.
+    The last request has the index keys of the whole block.
     """
     codes = found.tags_codes
     if slices[0].queue.topic == SCHEDULE_TOPIC:

@@ -9,7 +9,7 @@ from rocketpy_broker.errors import StoreClosedError, StoreError
 
 
 class QueueGrowthError(StoreClosedError):
-    """A queue cannot allocate space for its units: its own messages are refused."""
+    """A queue that cannot allocate space for its units; other queues accept messages."""
 
 
 class StoreReadError(StoreError):

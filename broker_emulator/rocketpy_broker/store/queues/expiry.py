@@ -1,4 +1,4 @@
-"""Units and files of a queue about records removed from the log.
+"""Removal of a queue's files whose records the log no longer has.
 
 The files are removed first, then the queue drops them. A crash in between leaves a queue that
 begins later.
@@ -15,7 +15,7 @@ from rocketpy_broker.store.files import durable
 
 @dataclass(frozen=True, slots=True)
 class QueueExpiry:
-    """Files to remove, and the lowest remaining offset."""
+    """Files to remove, and the lowest queue offset that remains."""
 
     paths: list[Path]
     min_offset: int

@@ -21,7 +21,8 @@ from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.log.file_sequence import NAME_DIGITS, FileSequence, Misplaced
 from rocketpy_broker.store.queues.open_files import OpenFile, OpenFiles
 
-# Space is allocated by blocks of the file system: ahead as much as is in use, up to the maximum.
+# Space is allocated in blocks of the file system. A file of more than one block gets as much space
+# ahead as it uses, up to AHEAD_BYTES_MAX.
 BLOCK_BYTES = 4096
 AHEAD_BYTES_MAX = 256 << 10
 STRIDE_BYTES = 1 << 20
@@ -53,10 +54,10 @@ class QueueFiles:
         self.open_files = open_files
         # Start of the first file, and end of the last one; both 0 if there is none.
         self.begin = self.end = 0
-        # Bytes below are allocated, as far as this process knows.
+        # Bytes below this position are allocated, as far as this process knows.
         self._allocated_end = 0
         self._unflushed_from = NOTHING
-        # Folders to flush with the first flush of a file that was created without one.
+        # Folders of new files: the next flush makes the names of these files durable.
         self._new_folders: list[Path] | None = None
         self._is_closed = False
 
@@ -65,7 +66,7 @@ class QueueFiles:
     def load(self) -> None:
         """Finds the files of the folder, which must exist.
 
-        Raises StoreDirectoryError, and then keeps all files that are not empty.
+        Raises StoreDirectoryError for a misplaced file; it never removes a file that is not empty.
         """
         self.adopt_found(FileSequence.load(Path(self.folder), self.file_bytes))
 

@@ -1,8 +1,8 @@
 """Lengths and CRC-32 of the files of a queue.
 
-A manifest stores them, and a start compares them with the files. They are updated while units are
-added, so that a manifest needs no read. If they are not known, as after a crash, the files are
-read. State is in memory only. Used by `ConsumeQueue` only.
+A manifest stores them, and the broker compares them with the files when it starts. They are updated
+while units are added, so that a manifest needs no read. If they are not known, as after a crash,
+the files are read. State is in memory only. Used by `ConsumeQueue` only.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Prefixes:
     def of(self, files: QueueFiles, base: int, end: int, tail: Tail | None) -> FilePrefix:
         """Returns the prefix of the file at `base` up to `end`.
 
-        `tail` has the value from the start of the caller's work.
+        `tail` is the tail that the caller read first; `extend` may have changed it since.
         """
         length, full = end - base, self._full or {}
         is_full = length == files.file_bytes
@@ -148,7 +148,7 @@ def _are_full(file_bytes: int, names: list[str], wanted: Mapping[str, FilePrefix
 
 
 def _read_prefix(path: str, file_bytes: int, prefix: FilePrefix) -> _CrcAndContent | None:
-    """Returns CRC and short content of a file that holds exactly this prefix; None for another.
+    """Returns CRC and short content of a file that holds exactly this prefix; else None.
 
     Also returns None for a file that cannot be read.
     """
@@ -178,7 +178,7 @@ def _read_open_prefix(file: OpenFile, file_bytes: int, prefix: FilePrefix) -> _C
 
 
 def _has_crc(file: OpenFile, prefix: FilePrefix) -> int | None:
-    """Returns the CRC of a file that begins with this prefix; None for another."""
+    """Returns the CRC of a file that begins with this prefix; else None."""
     crc = _crc_of(file, prefix.length)
     return crc if _is_of(crc, prefix) else None
 

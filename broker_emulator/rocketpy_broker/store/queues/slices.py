@@ -1,6 +1,6 @@
 """Queue slices: the records of a block for each queue.
 
-A block is of one queue, or, if its queue id is OWN_QUEUES, of the queues that its records name. In
+A block belongs to one queue. If its queue id is OWN_QUEUES, each of its records names its queue. In
 a client's block the records of a queue are adjacent. In a block that the broker has joined from
 several blocks, a queue may occur more than once.
 """
@@ -81,7 +81,7 @@ def _changes(block: RecordBlock) -> NDArray[np.int64]:
 def offset_bases(slices: list[QueueSlice]) -> int | NDArray[np.int64]:
     """Returns each record's queue offset minus its place in the block; one number if constant.
 
-    Records of several queues all have a place in their queue.
+    A block of several queues has no record without a queue offset.
     """
     if len(slices) == 1:
         return slices[0].queue_offset

@@ -38,7 +38,7 @@ class QueueFault:
 
     @property
     def name(self) -> str:
-        """topic-queueId."""
+        """The topic and the queue id, such as `TopicTest-0`."""
         return f"{self.folder.parent.name}-{self.folder.name}"
 
 
@@ -90,7 +90,7 @@ class ConsumeQueueTable:
             )
         prefixes = known.get(key)
         queue = ConsumeQueue.open(folder, self._file_bytes, self._open_files, prefixes, files)
-        # A queue without units may belong to a recreated topic: it keeps its place.
+        # A queue without units may belong to a recreated topic: it keeps its next offset.
         is_deleted = 0 < queue.physical_end <= self.deleted_below(topic)
         if is_deleted or queue.max_offset == 0:
             queue.close()
@@ -175,7 +175,7 @@ class ConsumeQueueTable:
         return self._deleted.marks, self._emptied.marks
 
     def raise_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> None:
-        """Takes in a master's marks; `apply_mark` follows. Blocks. Raises OSError."""
+        """Raises the marks to a master's; `apply_mark` follows. Blocks. Raises OSError."""
         self._deleted.raise_all(deleted)
         self._emptied.raise_all(emptied)
 

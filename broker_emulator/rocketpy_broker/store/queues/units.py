@@ -18,7 +18,7 @@ UNIT = np.dtype(
     [
         ("physical_offset", ">i8"),  # start of the record in the commit log
         ("size", ">i4"),  # bytes of the whole record
-        ("tags_code", ">i8"),  # Java hash of the TAGS property
+        ("tags_code", ">i8"),  # Java hash of the TAGS property, or a delayed message's due time
     ]
 )
 UNIT_BYTES = UNIT.itemsize

@@ -1,7 +1,7 @@
 """Replacement of damaged records by fillers at the same queue offset.
 
-The damaged record's own values count only if they fit the queue. The unit there belongs to the
-record, or the record is the queue's next one. For crashes see `filler`.
+The damaged record's own queue offset counts only if it fits the queue: the unit at this offset
+points to the record, or the record is the queue's next one. For crashes see `filler`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import MalformedRecordError, Record, decode_record, has_queue_offset
 from rocketpy_proto.record.layout import FIXED_BYTES
 
-# The limit of neighbouring bytes that one read checks; they take some ms of the event loop.
+# The bytes after a damaged record that one read checks; they block the event loop for some ms.
 AREA_BYTES_MAX = 4 << 20
 
 
@@ -55,7 +55,7 @@ def pieces_of(log: CommitLog, damage: Damage) -> list[Damage]:
 
 
 def known_record(log: CommitLog, queues: ConsumeQueueTable, damage: Damage) -> Record | None:
-    """Returns the damaged record, if it is one and its place in its queue is certain."""
+    """Returns the damaged record if it can be decoded and its queue offset is certain."""
     try:
         decoded = decode_record(log.files.view(damage.offset, damage.length), check_crc=False)
     except MalformedRecordError:
@@ -123,7 +123,7 @@ def damaged_on(log: CommitLog, damage: Damage, bytes_max: int) -> Damage:
 class DamageTable:
     """The damaged records that reads have met.
 
-    Each area of neighbours is copied and logged once.
+    Adjacent damaged records form an area, which is copied and logged once.
     """
 
     def __init__(self, log: CommitLog, quarantine: Quarantine) -> None:

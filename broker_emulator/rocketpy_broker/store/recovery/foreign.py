@@ -3,8 +3,8 @@
 RocketMQ ends its log at the first bad record that its recovery scans, and continues there. It
 leaves the following bytes unchanged. So bytes after that position do not count, whatever this
 broker's marks contain. Damage before the segment where RocketMQ starts its scan is skipped, because
-RocketMQ does not see it. Stale records may even follow the last new one without a gap; values that
-decrease reveal them. All state is in memory, and a crash does not change the results.
+RocketMQ does not see it. Stale records may even follow the last new one without a gap; lower store
+timestamps reveal them. All state is in memory, and a crash does not change the results.
 
 Source: CommitLog#recoverNormally, #recoverAbnormally, docs/design/storage.md sections 2.6 and 10.
 """
@@ -43,8 +43,8 @@ def scan_start(
     if abnormal:
         logics_ms = checkpoint.logics_msg_timestamp_ms
         on_disk_ms = min(checkpoint.physic_msg_timestamp_ms, logics_ms) - CHECKPOINT_MARGIN_MS
-        # Only the first record begins at 0.
-        on_disk = checkpoint.logics_physical_offset or -1  # 0 is none.
+        # 0 means no offset. It may be the first record's; then the log's start is right as well.
+        on_disk = checkpoint.logics_physical_offset or -1
         for segment in reversed(segments):
             stored_ms = log.store_timestamp_ms_at(segment.base)
             if stored_ms > 0 and (stored_ms <= on_disk_ms or segment.base <= on_disk):
@@ -56,7 +56,7 @@ def scan_start(
 def unchanged_end(log: CommitLog) -> int:
     """Returns the end of the records that agree with their checksums, without a gap.
 
-    Reads the log up to there. Entries must be in order.
+    Reads the log up to there. A checksum entry out of order ends them, too.
     """
     for segment in log.files.segments:
         position = _unchanged_in(log, segment)
@@ -90,11 +90,11 @@ def _leading(good: NDArray[np.bool_]) -> int:
 
 @dataclass(slots=True)
 class StaleRecords:
-    """A search for the first record that RocketMQ has cut before, within its scan.
+    """A search for the first stale record, before which RocketMQ has cut the log.
 
-    The scan starts at `begin`. A record with a lower store timestamp than its predecessor is stale
-    in two cases. Its queue does not continue with it, or a cleanly stopped store has no unit for
-    it. A clock that steps back makes no record stale by itself.
+    RocketMQ's scan starts at `begin`; earlier records are not stale. A record with a lower store
+    timestamp than its predecessor is stale in two cases. Its queue does not continue with it, or a
+    cleanly stopped store has no unit for it. A clock that steps back makes no record stale alone.
     """
 
     begin: int

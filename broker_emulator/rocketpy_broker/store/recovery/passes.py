@@ -2,13 +2,13 @@
 
 Every pass may be interrupted and repeated with the same result:
 
-1. *Compare*: the files of queues and index are compared with the manifest. Files that fit are
-   truncated to the manifest's end. If any file does not fit, the whole log is read. After another
+1. *Compare*: the files of queues and index are compared with the manifest. Files that agree are
+   truncated to the manifest's end. If any file differs, the whole log is read. After another
    broker's run, the manifest does not count: checksums and marks after the first changed byte are
    removed.
 2. *Scan*: records are read from there on and checked; see `scanner`. Damage is copied into
-   quarantine and replaced by a filler, so that RocketMQ skips it, too; see `filler`. The log ends
-   where RocketMQ has cut it; see `foreign`.
+   quarantine and replaced by a filler, so that RocketMQ skips it, too; see `filler`. After another
+   broker's run, the log ends where RocketMQ has cut it; see `foreign`.
 3. *Dispatch*, during the scan: every record gets its unit, its index entries and its checksum,
    where they are missing or wrong.
 4. *Cut*: bytes after the end are copied into quarantine and zeroed, so that they never pass for
@@ -161,7 +161,7 @@ class Recovery:
         if manifest.log_end > store.log.files.end or self._in_doubt:
             store.index.reset()
             return store.log.begin
-        # With ASYNC_FLUSH, a manifest may include records that a power cut has kept from the disk.
+        # With ASYNC_FLUSH, a manifest may include records that a power cut has then lost.
         begin = max(min(manifest.log_end, self._trust.flushed), store.log.begin)
         store.queues.truncate(begin)
         return begin
@@ -320,7 +320,7 @@ class Recovery:
 def cut(store: StoreParts, end: int, kept: list[Path]) -> int:
     """Ends log, queues and index at `end`; returns the number of nonzero bytes of the log after it.
 
-    These are copied into quarantine first, and their paths are added to `kept`. Raises OSError.
+    First copies these bytes into quarantine, and adds the copies' paths to `kept`. Raises OSError.
     """
     log, dropped = store.log, 0
     for segment in log.files.dirty_segments(end, log.files.end):

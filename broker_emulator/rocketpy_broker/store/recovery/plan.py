@@ -1,12 +1,12 @@
 """The traces of the last run, read before the log is opened.
 
-`Traces` determines where the scan starts and what counts as flushed. It writes nothing. There are
-three cases:
+`Traces` determines where the scan starts and which records count as flushed. It writes nothing.
+There are three cases:
 
 - A clean stop of this broker: the manifest covers queues and index; the scan starts at its end.
-- A crash of this broker: the same, with the last manifest. The mark separates a torn tail from
-  damage.
-- Another broker has started here since, or there are no own traces: neither mark nor manifest
+- A crash of this broker: the scan starts at the end of the last manifest. The flushed mark
+  separates a torn tail from damage.
+- Another broker has started here since, or this broker left no traces: neither mark nor manifest
   counts. The log ends where RocketMQ's recovery would end it; see `foreign`.
 
 Source: docs/design/storage.md sections 8 and 10.
@@ -28,7 +28,7 @@ from rocketpy_broker.store.log.scanner import Checksummed, Trust
 class Traces:
     """The traces in the directory. `aborted` is the abort marker's text, None if there is none.
 
-    `started_last` is set unless another broker has started here since.
+    `started_last` is set if no other broker has started here since this broker's last start.
     """
 
     started_last: bool
@@ -52,7 +52,7 @@ class Traces:
 
     @property
     def ours(self) -> bool:
-        """True if no other broker has written since."""
+        """True if no other broker has written here since this broker's last run."""
         if self.mark is None or not self.started_last:
             return False
         return self.aborted is None or is_our_abort_text(self.aborted)
@@ -84,13 +84,13 @@ class Traces:
         if self.ours and self.mark is not None and log_end < self.mark.flushed:
             raise StoreDirectoryError(
                 folder,
-                f"ends at {log_end}, but the log was written up to {self.mark.flushed}",
+                f"ends at byte {log_end}, but the log was written up to byte {self.mark.flushed}",
                 "restore the missing files; to lose their messages, remove the folder "
                 f"{folder.parent / 'rocketpy'}",
             )
 
     def trust(self, their_start: int) -> Trust:
-        """Returns what counts as flushed; `their_start` is the start of RocketMQ's recovery."""
+        """Returns what counts as flushed; `their_start` is where RocketMQ's scan would start."""
         if self.ours and self.mark is not None:
             return Trust(self.mark.flushed, Checksummed.ALL)
         return Trust(their_start, Checksummed.NONE)

@@ -1,4 +1,4 @@
-"""The folder `rocketpy/quarantine`: copies of what recovery and reads have removed.
+"""The folder `rocketpy/quarantine`: copies of removed and damaged bytes, and moved files.
 
 The broker never reads or deletes these files; only operators delete them. Each file name has the
 kind, position and CRC of its content, so a repeated recovery adds no file. A crash leaves a whole
@@ -59,7 +59,7 @@ class Quarantine:
         """Logs the number of damaged places if some were not logged."""
         if self._damage_count > NAMED_MAX:
             logger.error(
-                "%d places of the log were damaged, of which the first %d are named here; "
+                "%d places of the log were damaged, of which the first %d have a log line each; "
                 "all are copied to %s",
                 self._damage_count,
                 NAMED_MAX,

@@ -1,7 +1,7 @@
-"""The opening of a store: creation, loading and recovery of its parts.
+"""Opening of a store: creation, loading and recovery of its parts.
 
-The loaded parts are compared with the traces of the last run. The next opening completes one that a
-crash interrupts.
+The loaded parts are compared with the traces of the last run. If a crash interrupts the opening,
+the next one completes it.
 Source: docs/design/storage.md sections 1 (folder-content rules), 8.4 and 10.
 """
 
@@ -67,11 +67,11 @@ def recover(
     for fault in parts.queues.load(folders, own_sizes=traces.manifest is not None, known=known):
         kept = parts.quarantine.move(fault.folder, f"consumequeue-{fault.name}")
         if len(in_doubt) < NAMED_MAX:
-            logger.error("%s; it is rebuilt, the old one is in %s", fault.error, kept)
+            logger.error("%s. The queue is rebuilt; its old files are in %s", fault.error, kept)
         in_doubt.append(f"consume queue {fault.name}")
     if len(in_doubt) > NAMED_MAX:
         folder = parts.quarantine.folder
-        logger.error("%d queues are rebuilt; the old ones are in %s", len(in_doubt), folder)
+        logger.error("%d queues are rebuilt; their old files are in %s", len(in_doubt), folder)
     in_doubt += parts.index.load()
     checkpoint.load()
     queues_end = max((queue.physical_end for queue in parts.queues), default=-1)
@@ -86,8 +86,8 @@ def recover(
     ).run()
     parts.quarantine.log_count()
     if traces.abnormal or result.records_scanned > 0:
-        # A killed run, or a killed start, leaves unflushed files and names that look valid.
-        # Cleaning relies on them from now on.
+        # A killed run, or a killed start, leaves unflushed files and names that look valid. The
+        # removal of log segments relies on them from now on.
         durable.sync_whole_store(config.folder)
     return result, None if traces.abnormal else manifest
 
@@ -121,7 +121,7 @@ class ManifestPlan:
         return cls(config, end, store_timestamp_ms, queues, parts.index, checksums, falls)
 
     def make(self) -> Manifest:
-        """Returns the manifest of these records. Blocks on any thread: it reads all the files.
+        """Returns the manifest of these records. Blocks on any thread: it may read whole files.
 
         Files may grow meanwhile, and must not be removed.
         """

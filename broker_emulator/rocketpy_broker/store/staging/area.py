@@ -3,7 +3,7 @@
 Files are in `rocketpy/staging/`. An attempt is identified by writer, batch, job token, task and
 task token. The protocol services of batches decide which attempts count. A crash leaves files of
 running attempts, of decided batches, and of attempts that are no longer needed. `load` finds all of
-them, and removes files without a whole attempt.
+them, and removes files without a whole first frame.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class BlockFrames:
 class StagedAttempt:
     """The staged records of an attempt. Only one call at a time may use it.
 
-    The deletion of a topic also removes its staged messages. A deletion is recognized by a log
-    longer than `log_end`, or by a changed count in `deletion_counts`. These are the counts of
+    The deletion of a topic also removes its staged messages. A commit recognizes a deletion by a
+    mark above `log_end`, or by a changed count of deletions. `deletion_counts` has the counts of
     topics for which this process has staged records.
 
     `end` is the position of the next frame, -1 if only `scan` can find it. `changed_ns` is the
@@ -133,7 +133,7 @@ class StagedAttempt:
 
     @property
     def fingerprint(self) -> int:
-        """A number that attempts differ in; file names come again after a restart."""
+        """A number that differs between attempts; a restarted broker may use file names again."""
         digest = hashlib.blake2b(self._content(), digest_size=FINGERPRINT_BYTES).digest()
         return int.from_bytes(digest, "big", signed=True)
 
@@ -221,7 +221,7 @@ def disk_bytes(file_bytes: int) -> int:
 class StagingArea:
     """The folder and its used space. `frame_bytes` limits the records of one append.
 
-    Any thread may take and return space.
+    Any thread may reserve and free space.
     """
 
     def __init__(self, folder: Path, bytes_max: int, frame_bytes: int) -> None:
@@ -241,7 +241,7 @@ class StagingArea:
                 torn.append(path)
                 continue
             if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
-                logger.warning("%s is no staging file, it is ignored", path)
+                logger.warning("%s is no staging file and is ignored; move it elsewhere", path)
                 continue
             self._next_number = int(path.name) + 1
             try:
@@ -249,7 +249,11 @@ class StagingArea:
             except OSError as error:
                 if error.errno not in LOST_ERRNOS:
                     raise
-                logger.warning("%s cannot be read (%s), it is ignored", path, error.strerror)
+                logger.warning(
+                    "%s cannot be read (%s), its staged records are lost; check the broker's disk",
+                    path,
+                    error.strerror,
+                )
                 continue
             if attempt is None:
                 torn.append(path)
@@ -266,7 +270,7 @@ class StagingArea:
         return StagedAttempt(attempt, log_end, StagingFile(path))
 
     def check_space(self, job_bytes: int, added_bytes: int) -> None:
-        """Raises StagingFullError if `added_bytes` exceed the limit."""
+        """Raises StagingFullError if the area has no space for `added_bytes`."""
         if self.used_bytes + added_bytes > self.bytes_max:
             raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self.bytes_max)
 
@@ -277,7 +281,7 @@ class StagingArea:
             self.used_bytes += added_bytes
 
     def give_back(self, bytes_: int) -> None:
-        """Returns bytes that were not written, or were removed."""
+        """Frees reserved bytes that were not written, or were removed."""
         with self._counting:
             self.used_bytes -= bytes_
 

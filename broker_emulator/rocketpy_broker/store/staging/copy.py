@@ -1,7 +1,7 @@
 """A copy of another broker's staging file.
 
-It gets its name once it is on disk, and was read and checked as a whole. A file of that name that
-belongs to another attempt is replaced then.
+The copy gets its name once it is on disk, and was read and checked as a whole. It then replaces a
+file of that name that belongs to another attempt.
 """
 
 from __future__ import annotations

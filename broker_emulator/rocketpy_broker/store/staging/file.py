@@ -227,7 +227,7 @@ class FrameReader:
         """Returns the payload after `head`; None if it differs from what was written."""
         assert self.head is not None
         if self.position + self.head.frame_bytes > os.fstat(self._descriptor).st_size:
-            # The head may name more bytes than there are, and than there is memory.
+            # The head may name more bytes than the file has, and more than fit into memory.
             self.position += self.head.frame_bytes
             return None
         payload = np.empty(self.head.frame_bytes - HEAD_BYTES, np.uint8)

@@ -40,7 +40,7 @@ _SIZE, _CODE, _HASH, _ROW = (np.dtype(form) for form in (">i4", ">i8", ">i4", ">
 
 
 class FrameKind(IntEnum):
-    """The kind of a frame's content. WAITING: some records may have to wait to be visible."""
+    """The kind of a frame's content. WAITING is a block that may have delayed records."""
 
     ATTEMPT = 1
     BLOCK = 2
@@ -119,8 +119,8 @@ class Frame:
 class StagedRecords:
     """Records of one queue, or of their OWN_QUEUES, with their parsed properties.
 
-    Records that were read from a file are in a writable buffer. `stored_sizes` are the sizes in the
-    log of records that have to wait, if they differ.
+    Records that were read from a file are in a writable buffer. `stored_sizes` are the records'
+    sizes in the log, if they differ: a delayed record grows while it waits.
     """
 
     queue: QueueKey
@@ -224,7 +224,7 @@ def records_of(head: FrameHead, payload: NDArray[np.uint8], begin: int = 0) -> S
 
 
 def joined(some: Sequence[StagedRecords]) -> StagedRecords:
-    """Returns adjacent records of one topic as one block; none of them may have to wait.
+    """Returns adjacent records of one topic as one block; none of them may be delayed.
 
     Records of several queues become records of their OWN_QUEUES, in the same order.
     """

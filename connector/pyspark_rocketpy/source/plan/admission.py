@@ -13,15 +13,15 @@ from pyspark_rocketpy.offsets import Positions, QueueRange
 from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.plan.task_plan import ranges_between
 
-# The longest hold of a query; with a longer pollTimeout the query is sent again.
+# The longest time for which the broker holds a request; with a longer pollTimeout, more follow.
 HOLD_MS_MAX = 30_000
-# While too few messages wait for a batch, each new message answers a held query. The next query is
-# delayed by this time, which costs the batch nothing.
+# While there are too few messages for a batch, each new message ends a held request. The next
+# request is delayed by this time, which does not delay the batch.
 TOO_FEW_PAUSE_MS = 100
 
 
 class AdmissionControl:
-    """The limits of one query; clock and pause are injected, times in ms."""
+    """The limits of one Spark query; clock and pause are injected, times in ms."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class AdmissionControl:
         self._too_few = False
 
     def hold_ms(self) -> int:
-        """Returns the time that the broker may hold a query if nothing has changed."""
+        """Returns the time for which the broker may hold a request while nothing changes."""
         left_ms = self._left_ms() if self._too_few else self._poll_ms_max
         return min(self._poll_ms_max, left_ms)
 
@@ -52,7 +52,7 @@ class AdmissionControl:
         return max(0, self._last_batch_ms + self._delay_ms_max - self._now())
 
     def put_off(self, begin: Positions, end: Positions) -> bool:
-        """True if the messages have to wait for more, by minOffsetsPerTrigger."""
+        """True if the batch has to wait for more messages, because of minOffsetsPerTrigger."""
         if self._count_min is None:
             return False
         there = ranges_between(begin, end)

@@ -1,9 +1,9 @@
 """Start of a query and end of a batch, by options.
 
-A time for all queues goes before times by queue, and both go before offsets, as in Spark's Kafka
-source. JSON may name some of the queues. The other queues follow the next option in this order, and
-at last the default of startingOffsets or endingOffsets. The form of every option is checked without
-a broker, its fit to the queues with one.
+A time for all queues takes precedence over times by queue, and both over offsets, as in Spark's
+Kafka source. JSON may name some of the queues. The other queues follow the next option in this
+order, and at last the default of startingOffsets or endingOffsets. The form of every option is
+checked without a broker, and its queues are then compared with the broker's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STRATEGY_OPTION = "startingOffsetsByTimestampStrategy"
 
 @dataclass(frozen=True, slots=True)
 class NameBoundary:
-    """The same name for every queue."""
+    """One of the names earliest, latest and committed, for every queue."""
 
     option: str
     name: str
@@ -53,7 +53,7 @@ class OffsetBoundary:
 
 @dataclass(frozen=True, slots=True)
 class TimeBoundary:
-    """The first message at a time, in ms since 1970.
+    """The first message stored at or after a time, in ms since 1970.
 
     `times` are for all queues or for some; `rest` is for the other queues.
     """
@@ -85,7 +85,7 @@ def starting(options: SourceOptions, default: str) -> Boundary:
 def ending(options: SourceOptions) -> Boundary:
     """Returns the end of a batch. Raises as `starting` does.
 
-    A queue without a message as young as an ending time ends at its end.
+    A queue without a message stored at or after its ending time is read to its end.
     """
     by_offset = _parsed("endingOffsets", options.ending_offsets, (LATEST_NAME,), LATEST_NAME)
     if isinstance(by_offset, OffsetBoundary) and any(
@@ -188,7 +188,10 @@ def _check_known(option: str, given: Positions, bounds: Bounds) -> None:
     """Raises OffsetError for a queue that does not exist."""
     for topic, queues in sorted(given.items()):
         if topic not in bounds:
-            raise OffsetError(f"option {option} names topic {topic!r}; the query does not read it")
+            raise OffsetError(
+                f"option {option} names topic {topic!r}, which the query does not read; leave it "
+                "out"
+            )
         for queue in sorted(queues):
             if queue not in bounds[topic]:
                 raise OffsetError(
@@ -220,7 +223,7 @@ def _given(option: str, place: str, offset: int, queue: QueueBounds) -> int:
 
 
 def reaching(end: Positions, begin: Positions, bounds: Bounds) -> Positions:
-    """Returns the ends, and the start of each queue that starts after its known end.
+    """Returns `end`, raised to the start of each queue that starts after its maximum in `bounds`.
 
     A search by time finds messages that came after the bounds were queried.
     """

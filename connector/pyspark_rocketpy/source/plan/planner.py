@@ -1,6 +1,6 @@
 """Common part of both readers: options, broker answers, tasks, reading.
 
-A copy of it is sent to the executors. A crash loses no state. Source:
+A copy of the planner is sent to the executors. A crash loses no state. Source:
 docs/design/spark_python_datasource.md sections 1 to 5.
 """
 
@@ -114,9 +114,9 @@ class Planner:
     ) -> tuple[Reconciled, Bounds]:
         """Returns the checkpoint's reconciled positions, and the broker's answer.
 
-        The answer waits up to `hold_ms` for a change of `seen`. Raises OffsetError for positions of
-        other topics than the query's. Raises ConnectionFailedError, also for a broker that is
-        absent for too long; OtherStoreError, BrokerError.
+        The broker may hold its answer up to `hold_ms`, until it differs from `seen`. Raises
+        OffsetError for positions of other topics than the query's. Raises ConnectionFailedError,
+        also for a broker that is absent for too long; OtherStoreError, BrokerError.
         """
         origin, queries = checkpoint.origin, self.queries
         queries.require_store(origin.store_id)
@@ -143,10 +143,10 @@ class Planner:
     ) -> list[TaskPartition]:
         """Returns tasks for the messages of a planned batch.
 
-        Messages with none of the keys of one sequence are left out, as far as the broker's index
-        knows. Messages stored in place of messages that a power cut took since are left out as
-        well. Planned queues are read even if they are not listed now. Brokers of a cluster refuse
-        hidden queues.
+        A message must have a key of each sequence in `keys`; the broker's index leaves out most of
+        the rest. If a power cut took planned messages, the messages stored in their place are left
+        out as well. Planned queues are read even if they are not listed now. Brokers of a cluster
+        refuse hidden queues.
         """
         options = self._options
         found, answer = self.reconciled(checkpoint)
@@ -172,7 +172,7 @@ class Planner:
                 allocation.require_room(options.machine_rooms, name)
 
     def _broker_name(self) -> str:
-        """Returns the broker of all rows if they show it and queues do not name it; else ""."""
+        """Returns the broker for column brokerName; "" without it, or if queues name brokers."""
         is_shown = BROKER_NAME in self._schema.names and not self._is_cluster
         return self.queries.broker_name() if is_shown else ""
 

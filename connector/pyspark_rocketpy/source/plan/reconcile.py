@@ -21,8 +21,8 @@ A planned batch has a begin and an end in each queue:
     any       topic was recreated or deleted    nothing                 begin .. end
 
 A queue that is not listed is still stored. Its unread messages are out of reach until the topic has
-its queues again. Topics that the query does not read lose nothing. Nor do topics of a cluster that
-have no listed queue: they are absent while their brokers are away.
+its queues again. Topics that the query does not read lose nothing. A topic of a cluster without
+listed queues loses nothing either: it is absent while its brokers are away.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class _Case:
     result: Reconciled
 
     def add_topic(self, topic: str, positions: Mapping[BrokerQueue, int], fate: str | None) -> None:
-        """Adds a topic in which the query has these positions, perhaps of a topic that is gone."""
+        """Adds a topic with the query's positions; `fate` is set if the topic of these is gone."""
         result, is_read = self.result, topic in self.read
         if fate is not None:
             # A cluster's topic is absent with its brokers, whose listed queues have bounds.
@@ -214,7 +214,7 @@ class _Case:
         begins: Mapping[BrokerQueue, int],
         fate: str | None,
     ) -> None:
-        """Adds a topic of a planned batch, perhaps one that is gone."""
+        """Adds a topic of a planned batch; `fate` is set if this topic is gone."""
         result = self.result
         result.begin[topic], result.end[topic] = {}, {}
         for queue, planned in sorted(ends.items()):
@@ -231,7 +231,7 @@ class _Case:
             result.begin[topic][queue], result.end[topic][queue] = begin, end
 
     def _bounds_of(self, topic: str, queue: BrokerQueue) -> QueueBounds:
-        """Returns the bounds of a queue; UNKNOWN if another topic has had the name."""
+        """Returns the bounds of a queue; UNKNOWN if they are of a former topic of this name."""
         there = self.bounds.get(topic, {}).get(queue, UNKNOWN)
         epoch = self.result.epochs.get(topic) or there.topic_epoch
         return there if there.topic_epoch in {0, epoch} else UNKNOWN

@@ -46,7 +46,7 @@ def write_queue_nums(
 
 
 def check_topics(response: broker_pb2.QueryOffsetsResponse, named: Sequence[str]) -> None:
-    """Raises BrokerError unless each named topic is answered, and bounds can be bounds."""
+    """Raises BrokerError if a named topic is missing, or a queue has impossible bounds."""
     answered = {topic.topic for topic in response.topics}
     for topic in named:
         if topic not in answered:
@@ -62,11 +62,11 @@ def check_topics(response: broker_pb2.QueryOffsetsResponse, named: Sequence[str]
 def check_count(method: str, count: int, count_max: int) -> None:
     """Raises BrokerError unless a call answers for 1 to `count_max` entries."""
     if not 0 < count <= count_max:
-        raise unusable(method, f"it has {count} of {count_max} entries")
+        raise unusable(method, f"it has {count} entries, not 1 to {count_max}")
 
 
 def check_found(response: broker_pb2.SearchOffsetsResponse, count_max: int) -> None:
-    """Raises BrokerError for a wrong number of offsets, and for offsets that no queue has."""
+    """Raises BrokerError for a wrong number of offsets, and for negative offsets."""
     check_count("SearchOffsets", len(response.offsets), count_max)
     least = min(each.offset for each in response.offsets)
     if least < 0:
@@ -93,7 +93,7 @@ def check_measures(
 
 
 def check_limits(response: broker_pb2.LimitRangesResponse, ranges: Sequence[QueueRange]) -> None:
-    """Raises BrokerError for ends outside the ranges, and unless each has its bytes."""
+    """Raises BrokerError for ends outside the ranges, and for ends without their bytes."""
     check_ends("LimitRanges", ranges, response.ends)
     if len(response.bytes) != len(response.ends) or min(response.bytes) < 0:
         raise unusable(
@@ -120,7 +120,7 @@ def _holds(whole: QueueRange, part: broker_pb2.OffsetRange) -> bool:
 
 
 def check_batch(method: str, response: broker_pb2.BatchResponse, job: broker_pb2.BatchJob) -> None:
-    """Raises BrokerError for an outcome that is none, or of a batch that it cannot be of."""
+    """Raises BrokerError for an unknown outcome, or a batch that cannot have the outcome."""
     outcome, batch_id = response.outcome, response.batch_id
     is_right = outcome in _OUTCOMES and response.record_count >= 0 and batch_id >= -1
     if outcome == broker_pb2.COMMITTED:
@@ -129,7 +129,7 @@ def check_batch(method: str, response: broker_pb2.BatchResponse, job: broker_pb2
         is_right = is_right and batch_id >= job.batch_id
     if not is_right:
         counted = f"outcome {outcome} of batch {batch_id} with {response.record_count} messages"
-        raise unusable(method, f"of batch {job.batch_id} it says {counted}")
+        raise unusable(method, f"for batch {job.batch_id} it reports {counted}")
 
 
 def check_appended(response: broker_pb2.AppendResponse, count: int) -> None:

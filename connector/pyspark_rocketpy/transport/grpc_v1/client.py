@@ -366,7 +366,7 @@ def _together(
 
 
 def check(status: common_pb2.Status) -> None:
-    """Raises BrokerError for any status but success, BrokerBusyError if it may pass.
+    """Raises BrokerError for any status but success, BrokerBusyError if a retry may succeed.
 
     Raises OtherStoreError if another store answers than the required one.
     """

@@ -60,7 +60,7 @@ _StoreRequest: TypeAlias = (
     | broker_pb2.MeasureRangesRequest
     | broker_pb2.LimitRangesRequest
 )
-# Pause between queries about more queues than one long-polling call takes.
+# Longest pause before the next query, in place of a hold by the broker.
 PAUSE_MS_MAX = 1_000
 
 
@@ -147,8 +147,8 @@ class GrpcOffsetQueries:
     ) -> Bounds:
         """Returns bounds and committed offsets of every queue of the topics that exist.
 
-        The broker may hold the call up to `wait_ms_max`, until they differ from `known`. The
-        request omits known queues above the broker's limits; this method then waits instead.
+        The broker may hold the call up to `wait_ms_max`, until they differ from `known`. If
+        `known` exceeds the broker's limits, the request omits it, and this method waits instead.
         """
         request = broker_pb2.QueryOffsetsRequest(
             topics=subscription.named,

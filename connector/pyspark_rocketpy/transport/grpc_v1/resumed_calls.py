@@ -44,7 +44,9 @@ def ask_for_all(entries: Sequence[_Entry], ask: Ask[_Entry], done: str) -> None:
                 f"{error}; {number} of {len(left)} {done}", is_lasting=error.is_lasting
             ) from error
         if progress == CallProgress(0, part[0]):
-            raise BrokerError(f"the broker's answer has no entries; {number} of {len(left)} {done}")
+            raise BrokerError(
+                f"the broker's answer makes no progress; {number} of {len(left)} {done}"
+            )
         number += progress.count
         if progress.rest is not None:
             left[number] = progress.rest

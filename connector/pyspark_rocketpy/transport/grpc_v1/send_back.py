@@ -1,8 +1,8 @@
 """Send-back of messages, over broken connections and busy brokers.
 
 A call answers for its first messages. The next call takes unanswered messages, and messages refused
-by a busy broker. A call is repeated if its answer is lost, so its messages may come twice. Messages
-without an answer may or may not be stored when the process dies.
+by a busy broker. A call is repeated if its answer is lost, so its messages may be sent back twice.
+Messages without an answer may or may not be stored when the process dies.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SendBackClient:
         response = client_for(self._config).send_back(request, self._timeout_ms)
         count, count_max = len(response.messages), len(messages)
         if count > count_max:
-            raise unusable("SendBack", f"it has {count} of {count_max} messages")
+            raise unusable("SendBack", f"it has {count} messages, limit {count_max}")
         if not count:
             raise BrokerBusyError(
                 f"the broker's answer to SendBack has none of {count_max} messages"
@@ -91,7 +91,7 @@ class SendBackClient:
         messages: Sequence[MessageToSendBack],
         answers: Sequence[retry_pb2.SentBackMessage],
     ) -> list[MessageToSendBack]:
-        """Counts the finished messages; returns the busy ones after a wait."""
+        """Counts the finished messages; waits, and returns the ones that a busy broker refused."""
         busy: list[MessageToSendBack] = []
         last: RetriableError | None = None
         for message, answer in zip(messages, answers, strict=False):

@@ -22,7 +22,7 @@ from rocketpy_broker.store.values import QueueKey
 
 # Units examined in one step: a fraction of a millisecond.
 RANGE_UNITS_MAX = 1 << 15
-# Searched backwards for a readable message; only damaged ones follow it.
+# Units that `last` examines from the queue's end; it skips damaged messages and gaps.
 LAST_UNITS_MAX = 32
 
 
@@ -65,9 +65,9 @@ class QueueLookup:
     def first_since(self, key: QueueKey, timestamp_ms: int) -> StoredAt | None:
         """Returns the first message stored at `timestamp_ms` or later; None if there is none.
 
-        If store times have fallen, the result follows the last message stored before that time. A
-        message stored while the clock was ahead counts as stored no later than the messages after
-        it. Takes reads of the order of log2(n) records. Skips damaged ones.
+        If store times have fallen, the result follows the last message stored before
+        `timestamp_ms`. A message stored while the clock was ahead counts as stored no later than
+        the messages after it. Reads about log2(n) records, and skips damaged ones.
         """
         queue = self._queues.get(key)
         if queue is None:
@@ -105,9 +105,9 @@ class QueueLookup:
         return self._messages.store_timestamp_ms(int(units.physical_offsets[0]))
 
     def first_after(self, key: QueueKey, physical_offset: int) -> int:
-        """Returns the offset of the first message at or after `physical_offset`.
+        """Returns the queue offset of the first message at or after `physical_offset`.
 
-        Returns the queue's end if there is none. Takes reads of the order of log2(n) units.
+        Returns the queue's end if there is none. Reads about log2(n) units.
         """
         queue = self._queues.get(key)
         if queue is None:
@@ -116,7 +116,7 @@ class QueueLookup:
         return _first_real(queue, self._first_after(queue, physical_offset), queue.max_offset)
 
     def first_record(self, key: QueueKey, offset: int) -> int | None:
-        """Returns the log offset of the first record at or after `offset`; None without one."""
+        """Returns the physical offset of the first record at or after `offset`; else None."""
         queue = self._queues.get(key)
         if queue is None:
             return None

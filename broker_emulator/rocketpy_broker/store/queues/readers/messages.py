@@ -101,8 +101,8 @@ class MessageLookup:
     ) -> list[memoryview]:
         """Returns the newest records of `topic` with `key` among KEYS or as UNIQ_KEY, oldest first.
 
-        Times are store timestamps in ms, both included. At most 64, as in RocketMQ. Raises
-        StoreReadError.
+        Times are store timestamps in ms, both included. Returns at most QUERY_COUNT_MAX records.
+        Raises StoreReadError.
         """
         return _oldest_first(self.walk_key(topic, key, begin_ms, end_ms, count_max))
 
@@ -125,7 +125,7 @@ class MessageLookup:
     ) -> Iterator[memoryview | None]:
         """Yields the records that `by_key` returns, newest first, from `position` on.
 
-        Yields None for a candidate that is no such record, and for a step within the index. A
+        Yields None for a candidate that is not wanted, and for a step within the index. A
         caller may let other tasks run between two items. With `is_unique` the key is a UNIQ_KEY.
         Raises StoreReadError.
         """

@@ -128,8 +128,8 @@ def _units(queue: ConsumeQueue, offsets: NDArray[np.int64]) -> Units:
     begin = 0
     while begin < len(rising):
         first = int(rising[begin])
-        near = np.diff(rising[begin:], append=np.int64(1 << 62)) > UNIT_GAP_MAX
-        last = int(rising[begin + int(np.argmax(near))])
+        is_far = np.diff(rising[begin:], append=np.int64(1 << 62)) > UNIT_GAP_MAX
+        last = int(rising[begin + int(np.argmax(is_far))])
         units = queue.units(max(first, queue.min_offset), last + 1)
         low = max(first, queue.min_offset)
         # Units end with their file; the next iteration continues in the next file.

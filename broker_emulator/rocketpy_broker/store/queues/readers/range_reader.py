@@ -5,10 +5,9 @@ are returned as views of the mapped log. One Arrow `take` gathers scattered rang
 over messages.
 
 A unit is valid only if a record with its size and physical offset is there. Among adjacent records
-that this process has written, only the first and the last are checked. Records that this process
-has written or scanned, and recent ones still in memory, are then returned unchecked. All other
-records come from a disk and are compared with their checksums first. A damaged record is reported
-and skipped; a filler is skipped.
+that this process has written, only the first and the last unit are checked. Records may come from
+the disk if they are not recent, or were neither written nor scanned by this process. These are
+first compared with their checksums. A damaged record is reported and skipped; a filler is skipped.
 Source: docs/design/storage.md section 6.6 (statuses and next offsets).
 """
 
@@ -56,8 +55,8 @@ _HEAD = np.dtype(
         "itemsize": 72,
     }
 )
-# Units of a queue's first look-up, and units added to the number of the last read. Often no second
-# look-up is needed.
+# A read looks up the units of the queue's last read and UNITS_BEYOND more, at least FIRST_UNITS. So
+# it often needs no second look-up.
 FIRST_UNITS, UNITS_BEYOND = 64, 16
 NOTHING_WRITTEN = 1 << 62
 
@@ -152,7 +151,7 @@ class Reader:
         limits: ReadLimits,
         first_size: int,
     ) -> GetMessageResult | None:
-        """Returns the result of a read of few records that this process has written, if it is."""
+        """Returns the result if few records are wanted and all are where their units say."""
         count_max = min(len(candidates), _count_max(limits.count_max, limits.bytes_max, first_size))
         if not 0 < count_max <= FEW_RECORDS:
             return None
@@ -276,7 +275,7 @@ def _leading(good: NDArray[np.bool_]) -> int:
 
 
 def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
-    """Returns the first fields of the records at `starts`, which must have space for them."""
+    """Returns the first fields of the records at `starts`; each must lie in the segment."""
     items: NDArray[np.void] = np.ndarray(
         (max(segment.size_bytes - _HEAD.itemsize + 1, 0),),
         f"V{_HEAD.itemsize}",
@@ -346,7 +345,7 @@ def _matching(
 
 
 def _first_true(found: NDArray[np.bool_], count_max: int) -> NDArray[np.bool_]:
-    """Returns `found` up to the value before the match that follows the first `count_max`."""
+    """Returns `found`, cut before its true value number `count_max` + 1."""
     if count_max >= len(found):
         return found
     places = np.flatnonzero(found)

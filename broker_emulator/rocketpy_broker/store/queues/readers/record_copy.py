@@ -20,7 +20,7 @@ from rocketpy_proto.record.layout import FIXED_BYTES, MAGIC_V1, MAGIC_V2
 
 Parts = list[memoryview | pa.Buffer]
 
-# Of one record, and of many: size, magic, and the physical offset at byte 28.
+# Size, magic and, at byte 28, physical offset: of one record, and of many.
 _ONE_PLACE = Struct(">iI20xq")
 _PLACES = np.dtype(
     {
@@ -46,7 +46,7 @@ def gather(segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
 def gather_written(
     segment: Segment, offsets: NDArray[np.int64], sizes: NDArray[np.int32]
 ) -> Parts | None:
-    """Returns the records' bytes by physical offset; None unless records of their sizes are there.
+    """Returns the bytes of the records at `offsets`; None if one is not there in its size.
 
     Of adjacent records only the first and the last one are checked. This is enough for records that
     this process has written: one wrong unit would not be adjacent to its neighbours.
@@ -75,11 +75,11 @@ def gather_written(
 
 
 def gather_few(segment: Segment, units: Units, bytes_max: int) -> tuple[Parts, int] | None:
-    """Returns what `gather_written` does, of the first few records within a limit; at least of one.
+    """Returns the bytes and the number of the first records within `bytes_max`, at least one.
 
-    Also returns the number of the records.
+    Returns None as `gather_written` does.
     """
-    # Of each run of adjacent records: its start; the start and the end of its last record.
+    # For each run of adjacent records: its start, and the start and end of its last record.
     begins: list[int] = []
     tails: list[tuple[int, int]] = []
     count = taken = 0

@@ -141,7 +141,9 @@ class _Stream(Generic[RequestT, AnswerT]):
                 "check that the broker runs, or set option sendTimeout higher"
             ) from error
         if answer is None:
-            raise ConnectionFailedError(f"{self._client.endpoint} ended the stream of blocks")
+            raise ConnectionFailedError(
+                f"{self._client.endpoint} ended the stream of blocks; check that the broker runs"
+            )
         if isinstance(answer, grpc.RpcError):
             raise self._client.failed(answer) from answer
         check(answer.status)

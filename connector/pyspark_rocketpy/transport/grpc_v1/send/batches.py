@@ -137,7 +137,7 @@ class BatchCommitter:
     def abort(self, job: broker_pb2.BatchJob) -> None:
         """Removes the staged blocks of a job. Raises BrokerError, ConnectionFailedError.
 
-        Not retried: a failed query waits for it, and the broker removes the blocks in time.
+        Makes one attempt: a failed query waits for it, and the broker later removes the blocks.
         """
         request = broker_pb2.AbortBatchRequest(job=job)
         timeout_ms = self.timeouts.call_ms_max
@@ -223,8 +223,8 @@ class _CommitProgress:
             reason = f" ({response.hindrance})" if response.hindrance else ""
             way_on = _SAVED_AGAIN if self._job.is_single else _RUN_AGAIN
             raise CommitError(
-                f"{how_far}, without progress for {now_ms - self._moved_ms} ms{reason}; "
-                f"{state}: {way_on}"
+                f"{how_far}, without progress for {now_ms - self._moved_ms} ms{reason}, limit "
+                f"{self._standstill_ms_max} ms; {state}: {way_on}"
             )
         if now_ms - self._logged_ms >= PROGRESS_MS:
             self._logged_ms = now_ms

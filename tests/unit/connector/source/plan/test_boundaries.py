@@ -95,7 +95,7 @@ def test_k05_a_time_without_a_message_is_an_error_or_the_end() -> None:
     ("given", "word"),
     [
         ({"startingOffsets": '{"T":{"0":1,"1":1,"2":1}}'}, "names queue 2 .* queues 0 to 1"),
-        ({"startingOffsets": '{"U":{"0":1}}'}, "names topic 'U'; the query does not read it"),
+        ({"startingOffsets": '{"U":{"0":1}}'}, "names topic 'U', which the query does not read"),
         ({"startingOffsetsByTimestamp": '{"T":{"3":1}}'}, "names queue 3"),
         ({"startingOffsets": '{"T":{"0":21,"1":1}}'}, "beyond its end, limit 20"),
     ],

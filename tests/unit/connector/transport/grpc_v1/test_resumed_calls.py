@@ -154,7 +154,7 @@ def test_a_query_that_is_given_up_says_how_far_it_came(
 
 def test_a_broker_that_answers_nothing_is_an_error() -> None:
     with pytest.raises(
-        BrokerError, match="the broker's answer has no entries; 0 of 1 things were done"
+        BrokerError, match="the broker's answer makes no progress; 0 of 1 things were done"
     ):
         ask_for_all(["a"], lambda _first, part: CallProgress(0, part[0]), "things were done")
 
@@ -184,7 +184,7 @@ def test_keys_that_are_looked_for_in_no_range_or_in_too_many_are_an_error(count:
         ) -> broker_pb2.FindKeysResponse:
             return broker_pb2.FindKeysResponse(range_count=count)
 
-    with pytest.raises(BrokerError, match=f"it has {count} of 7 entries"):
+    with pytest.raises(BrokerError, match=f"it has {count} entries, not 1 to 7"):
         queries_to(Counting()).find_keys(RANGES, ["k"])
 
 
@@ -196,7 +196,7 @@ def test_times_that_are_searched_in_no_queue_or_in_too_many_are_an_error(count: 
         ) -> broker_pb2.SearchOffsetsResponse:
             return broker_pb2.SearchOffsetsResponse(offsets=[broker_pb2.FoundOffset()] * count)
 
-    with pytest.raises(BrokerError, match=f"it has {count} of 7 entries"):
+    with pytest.raises(BrokerError, match=f"it has {count} entries, not 1 to 7"):
         queries_to(Searching()).search(TIMES)
 
 
@@ -252,7 +252,7 @@ def test_ends_to_and_fro_or_outside_of_their_ranges_are_an_error(
 ) -> None:
     queries = queries_to(kind(*answers, goes_on=goes_on))
     with pytest.raises(
-        BrokerError, match=r"cannot be used: |the broker's answer has no entries; 0 of \d ranges"
+        BrokerError, match=r"cannot be used: |the broker's answer makes no progress; 0 of \d ranges"
     ):
         queries.limit_bytes(RANGES, 300)
 
@@ -265,7 +265,8 @@ def test_a_limit_that_is_missing_is_an_error() -> None:
             self._enter()
             return broker_pb2.LimitRangesResponse(bytes=[1] * 9)
 
-    with pytest.raises(BrokerError, match="LimitRanges cannot be used: it has 0 of 7 entries"):
+    fault = "LimitRanges cannot be used: it has 0 entries, not 1 to 7"
+    with pytest.raises(BrokerError, match=fault):
         queries_to(Short(1)).limit_bytes(RANGES, 300)
 
 
