@@ -256,6 +256,7 @@ class BrokerConfig:
     - `tls`: TLS of all ports. `name_server_tls`: TLS of the connections to `name_servers`.
       `name_server_user`: the user that signs the requests to them.
     - `index_slot_count`, `index_entry_count_max`: RocketMQ's maxHashSlotNum and maxIndexNum.
+      The commands about the store of a stopped broker know the defaults alone.
     - `persist_interval_ms`: the interval between two saves of consumer offsets.
     - `clean_interval_ms`: the interval between two checks of expired files and disk space. The
       first check is after `clean_delay_ms`.

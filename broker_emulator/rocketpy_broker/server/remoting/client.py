@@ -198,9 +198,11 @@ def _resolved(host: str) -> asyncio.Future[list[str]]:
     """Returns the addresses of a host; a thread of its own resolves a name."""
     loop = asyncio.get_running_loop()
     addresses: asyncio.Future[list[str]] = loop.create_future()
+    # An event loop resolves the zone of an address in a thread that delays the process' end.
     with contextlib.suppress(ValueError):
-        addresses.set_result([str(ipaddress.ip_address(host))])
-        return addresses
+        if "%" not in host:
+            addresses.set_result([str(ipaddress.ip_address(host))])
+            return addresses
 
     def set_result(found: list[str], error: Exception | None) -> None:
         if error is not None:

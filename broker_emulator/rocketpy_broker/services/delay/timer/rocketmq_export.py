@@ -5,9 +5,9 @@ before delivered ones are appended again, rolled as RocketMQ rolls its own. The 
 the first unit that only pending ones follow. A copy names its original, as a delivered message
 does. So after a crash in between, nothing is delivered twice.
 
-Only the first ROLL_COUNT_MAX messages are rolled, up to ROLL_BYTES_MAX. If some remain, the log
-states how many RocketMQ will deliver again; this broker never does. RocketMQ's wheel and its log
-are removed. Their messages are delivered, or are read from the queue again.
+Only the first ROLL_COUNT_MAX messages are rolled, until they have ROLL_BYTES_MAX. If some remain,
+the log states how many RocketMQ will deliver again; this broker never does. RocketMQ's wheel and
+its log are removed. Their messages are delivered, or are read from the queue again.
 Source: docs/design/storage.md sections 13.5 and 13.7.
 """
 
