@@ -37,7 +37,7 @@ def test_a_page_is_renewed_between_its_marks(
     assert text.startswith("before\n<!-- commands begin -->\n\n### `rocketpy ")
     assert text.endswith("<!-- commands end -->\nbehind\n")
     assert ("\nold\n" in text, "### `rocketpy topic list`" in text) == (False, True)
-    with pytest.raises(ValueError, match="no end of commands"):
+    with pytest.raises(ValueError, match="lacks a mark: add"):
         renewed("nothing")
 
 
