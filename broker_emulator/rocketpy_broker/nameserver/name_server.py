@@ -18,7 +18,7 @@ from rocketpy_broker.nameserver.route_table import RouteTable
 from rocketpy_broker.nameserver.steps import in_steps
 from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.server.bind_address import ListenAddress, check_host
+from rocketpy_broker.server.bind_address import ListenAddress, check_name_server_host
 from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.calls.guard import CallGuard, call_guard
 from rocketpy_broker.server.remoting.server import RemotingServer
@@ -92,10 +92,10 @@ class NameServer:
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[int]) -> None:
         """Serves until `stopped` is set; `ready` gets the port.
 
-        Raises PortInUseError, PublicBindError.
+        Raises PortInUseError, PublicNameServerError.
         """
         if not self._config.tls.is_mutual:
-            check_host(self._config.address.host, insecure=self._config.insecure)
+            check_name_server_host(self._config.address.host, insecure=self._config.insecure)
         async with TaskScope() as scope:
             ready.set_result(await self.start(scope))
             try:

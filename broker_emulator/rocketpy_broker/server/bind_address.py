@@ -49,6 +49,20 @@ class PublicBindError(BrokerError):
         self.host = host
 
 
+class PublicNameServerError(PublicBindError):
+    """A name server that other machines may reach, without the option `insecure`."""
+
+    def __init__(self, host: str) -> None:
+        BrokerError.__init__(
+            self,
+            f"--host {host!r} may be reached from other machines, and a name server has no users. "
+            "A client that reaches its port can change every route. Listen on 127.0.0.1, accept "
+            "only clients with a certificate (--tls-client-ca, --tls-mode enforcing), or give "
+            "--insecure if you trust all such clients",
+        )
+        self.host = host
+
+
 class PublicSlavePortError(PublicBindError):
     """A port for slaves that other machines may reach, without the option `insecure`."""
 
@@ -105,6 +119,17 @@ def check_host(
         "each client that reaches %s can read, write and delete everything, since the broker has "
         "no users",
         host,
+    )
+
+
+def check_name_server_host(host: str, *, insecure: bool) -> None:
+    """Raises PublicNameServerError for an address beyond loopback without `insecure`."""
+    if is_loopback(host):
+        return
+    if not insecure:
+        raise PublicNameServerError(host)
+    logger.warning(
+        "each client that reaches %s can change every route, since a name server has no users", host
     )
 
 

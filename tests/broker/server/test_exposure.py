@@ -12,6 +12,7 @@ from rocketpy_broker.server.bind_address import (
     PortInUseError,
     PublicBindError,
     check_host,
+    check_name_server_host,
     check_ports,
 )
 from tests.support.broker.running_broker import StartBroker
@@ -95,6 +96,15 @@ def test_b12_the_command_says_how_to_consent(tmp_path: Path) -> None:
     assert "the broker has no users." in done.stderr
     assert "--insecure" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_b12_a_name_server_says_what_its_clients_can_do(caplog: pytest.LogCaptureFixture) -> None:
+    done = ended("nameserver", "--port", "0", "--host", "0.0.0.0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "can change every route. Listen on 127.0.0.1" in done.stderr
+    assert "user add" not in done.stderr
+    check_name_server_host("0.0.0.0", insecure=True)
+    assert "can change every route" in caplog.text
 
 
 def test_b12_with_insecure_the_command_serves(tmp_path: Path) -> None:
