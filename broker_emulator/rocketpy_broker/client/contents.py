@@ -40,7 +40,7 @@ class Contents:
 
 
 def contents(connection: BrokerConnection) -> Contents:
-    """Returns the broker's contents. Raises UnreachableError, RefusedError."""
+    """Returns the broker's contents. Raises UnreachableError, CallFailedError, RefusedError."""
     return Contents(
         frozenset(_topics(connection)),
         frozenset(each.consumer_group for each in group_admin.list_groups(connection)),
@@ -49,7 +49,7 @@ def contents(connection: BrokerConnection) -> Contents:
 
 
 def clear(connection: BrokerConnection, kept: Contents) -> None:
-    """Removes all but `kept`. Raises UnreachableError, RefusedError."""
+    """Removes all but `kept`. Raises UnreachableError, CallFailedError, RefusedError."""
     _roll_back(connection, kept.transactions)
     for group in [each.consumer_group for each in group_admin.list_groups(connection)]:
         if group not in kept.groups:

@@ -71,21 +71,30 @@ class ResetQueue:
 def list_groups(
     connection: BrokerConnection, *, include_system: bool = False
 ) -> Iterator[groups_pb2.GroupSummary]:
-    """Returns all groups, sorted by name. Raises UnreachableError, RefusedError."""
+    """Returns all groups, sorted by name.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     request = groups_pb2.ListGroupsRequest(include_system=include_system)
     listing = connection.groups.ListGroups
     return connection.entries(listing, request, "groups", "consumer_group", CHANGE_SECONDS_MAX)
 
 
 def get_group(connection: BrokerConnection, group: str) -> Group:
-    """Returns a group. Raises UnreachableError, RefusedError also for a missing group."""
+    """Returns a group.
+
+    Raises UnreachableError, CallFailedError, RefusedError also for a missing group.
+    """
     request = groups_pb2.GetGroupRequest(consumer_group=group)
     answer: Group = connection.ask(connection.groups.GetGroup, request)
     return answer
 
 
 def group_topics(connection: BrokerConnection, group: str) -> Iterator[groups_pb2.GroupTopic]:
-    """Returns a group's topics, sorted by name. Raises UnreachableError, RefusedError."""
+    """Returns a group's topics, sorted by name.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     request = groups_pb2.ListGroupTopicsRequest(consumer_group=group)
     listing = connection.groups.ListGroupTopics
     return connection.entries(listing, request, "topics", "topic", CHANGE_SECONDS_MAX)
@@ -94,7 +103,7 @@ def group_topics(connection: BrokerConnection, group: str) -> Iterator[groups_pb
 def create_group(connection: BrokerConnection, group: str, settings: Mapping[str, Any]) -> Group:
     """Creates a group; `settings` are fields of GroupConfig.
 
-    Raises UnreachableError, RefusedError also for an existing group.
+    Raises UnreachableError, CallFailedError, RefusedError also for an existing group.
     """
     return _update(connection, group, settings, create_only=True)
 
@@ -102,14 +111,17 @@ def create_group(connection: BrokerConnection, group: str, settings: Mapping[str
 def update_group(connection: BrokerConnection, group: str, settings: Mapping[str, Any]) -> Group:
     """Changes a group and returns it.
 
-    Raises UnreachableError, RefusedError also for a missing group.
+    Raises UnreachableError, CallFailedError, RefusedError also for a missing group.
     """
     get_group(connection, group)
     return set_group(connection, group, settings)
 
 
 def set_group(connection: BrokerConnection, group: str, settings: Mapping[str, Any]) -> Group:
-    """Changes or creates a group and returns it. Raises UnreachableError, RefusedError."""
+    """Changes or creates a group and returns it.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     return _update(connection, group, settings, create_only=False)
 
 
@@ -127,7 +139,8 @@ def delete_group(
 ) -> list[str]:
     """Deletes a group with its progress and its own topics; returns the deleted topics.
 
-    Raises UnreachableError, RefusedError also while it has members, unless `force`.
+    Raises UnreachableError, CallFailedError, RefusedError. Without `force` a group with members is
+    refused.
     """
     request = groups_pb2.DeleteGroupRequest(
         consumer_group=group, keep_topics=keep_topics, force=force
@@ -146,7 +159,8 @@ def reset_offsets(
 
     `to` is one of NAMED_TARGETS, a time for the first message stored then or later, or an offset.
     `given` are other fields of ResetOffsetsRequest.
-    Raises UnreachableError, RefusedError also while the group has members, unless `force`.
+    Raises UnreachableError, CallFailedError, RefusedError. Without `force` a group with members is
+    refused.
     """
     request = groups_pb2.ResetOffsetsRequest(consumer_group=group, topic=topic, **given)
     if isinstance(to, str):
@@ -165,7 +179,7 @@ def reset_offsets(
 def list_clients(connection: BrokerConnection) -> Iterator[groups_pb2.RegisteredClient]:
     """Returns the clients of all groups, sorted by client id.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     request = groups_pb2.ListClientsRequest()
     return connection.entries(connection.groups.ListClients, request, "clients", "client_id")

@@ -12,7 +12,10 @@ ADVANCE_SECONDS_MAX = 300.0
 def advance_clock(
     connection: BrokerConnection, advance_ms: int, seconds_max: float = ADVANCE_SECONDS_MAX
 ) -> testing_pb2.AdvanceClockResponse:
-    """Moves the broker's clock; returns its time. Raises UnreachableError, RefusedError."""
+    """Moves the broker's clock; returns its time.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     request = testing_pb2.AdvanceClockRequest(advance_ms=advance_ms)
     answer: testing_pb2.AdvanceClockResponse = connection.ask(
         connection.testing.AdvanceClock, request, seconds_max
@@ -23,7 +26,7 @@ def advance_clock(
 def forget_writers(connection: BrokerConnection) -> None:
     """Removes the broker's batch writers, staged blocks and abandoned transactions.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     request = testing_pb2.ForgetWritersRequest()
     connection.ask(connection.testing.ForgetWriters, request, ADVANCE_SECONDS_MAX)

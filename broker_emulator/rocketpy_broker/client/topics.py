@@ -39,7 +39,7 @@ class Topic:
 def list_topics(connection: BrokerConnection, names: Sequence[str] = ()) -> list[Topic]:
     """Returns the named topics, or all topics, sorted by name.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     if not names:
         return list(each_topic(connection))
@@ -50,7 +50,7 @@ def list_topics(connection: BrokerConnection, names: Sequence[str] = ()) -> list
 def each_topic(connection: BrokerConnection, *, include_system: bool = False) -> Iterator[Topic]:
     """Yields all topics, sorted by name; requests them page by page.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     request = admin_pb2.ListTopicsRequest(include_system=include_system, count_max=PAGE_COUNT)
     entries = connection.entries(connection.admin.ListTopics, request, "configs", "topic")
@@ -58,7 +58,7 @@ def each_topic(connection: BrokerConnection, *, include_system: bool = False) ->
 
 
 def topic_queues(connection: BrokerConnection, topic: str) -> Iterator[admin_pb2.TopicQueueStatus]:
-    """Yields the read queues of a topic. Raises UnreachableError, RefusedError."""
+    """Yields the read queues of a topic. Raises UnreachableError, CallFailedError, RefusedError."""
 
     def next_place(page: admin_pb2.ListTopicQueuesResponse) -> int | None:
         if not page.has_more:
@@ -72,7 +72,7 @@ def topic_queues(connection: BrokerConnection, topic: str) -> Iterator[admin_pb2
 
 
 def get_topic(connection: BrokerConnection, topic: str) -> Topic:
-    """Returns the topic with this name. Raises UnreachableError, RefusedError."""
+    """Returns the topic with this name. Raises UnreachableError, CallFailedError, RefusedError."""
     return only(list_topics(connection, [topic]), topic)
 
 
@@ -90,7 +90,7 @@ def _topic(config: admin_pb2.TopicConfig) -> Topic:
 
 
 def topic_exists(connection: BrokerConnection, topic: str) -> bool:
-    """True if the topic exists. Raises UnreachableError, RefusedError."""
+    """True if the topic exists. Raises UnreachableError, CallFailedError, RefusedError."""
     try:
         get_topic(connection, topic)
     except RefusedError as error:
@@ -121,7 +121,7 @@ def create_topic(
 ) -> None:
     """Creates `topic` with `queues` to read and write; `given` are arguments of `settings`.
 
-    Raises UnreachableError, RefusedError, also for an existing topic.
+    Raises UnreachableError, CallFailedError, RefusedError, also for an existing topic.
     """
     config = settings(topic, read_queue_nums=queues, write_queue_nums=queues, **given)
     _update(connection, config, create_only=True)
@@ -130,14 +130,17 @@ def create_topic(
 def update_topic(connection: BrokerConnection, config: admin_pb2.TopicConfig) -> Topic:
     """Changes a topic and returns it.
 
-    Raises UnreachableError, RefusedError, also for a missing topic.
+    Raises UnreachableError, CallFailedError, RefusedError, also for a missing topic.
     """
     get_topic(connection, config.topic)
     return set_topic(connection, config)
 
 
 def set_topic(connection: BrokerConnection, config: admin_pb2.TopicConfig) -> Topic:
-    """Changes or creates a topic and returns it. Raises UnreachableError, RefusedError."""
+    """Changes or creates a topic and returns it.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     _update(connection, config, create_only=False)
     return get_topic(connection, config.topic)
 
@@ -152,11 +155,14 @@ def _update(
 def delete_topic(connection: BrokerConnection, topic: str) -> None:
     """Deletes `topic`, its messages and all progress in it.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     connection.ask(connection.admin.DeleteTopic, admin_pb2.DeleteTopicRequest(topic=topic))
 
 
 def empty_topic(connection: BrokerConnection, topic: str) -> None:
-    """Removes the messages that `topic` has now. Raises UnreachableError, RefusedError."""
+    """Removes the messages that `topic` has now.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     connection.ask(connection.admin.EmptyTopic, admin_pb2.EmptyTopicRequest(topic=topic))

@@ -13,7 +13,7 @@ def recall_handle(
 ) -> str:
     """Returns the recall handle of a message; `deliver_ms` is its TIMER_DELIVER_MS.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     broker_name = broker_info(connection).broker_name
     return RecallHandle.of_message(topic, broker_name, deliver_ms, unique_key).encode()
@@ -22,7 +22,7 @@ def recall_handle(
 def recall_message(connection: BrokerConnection, topic: str, handle: str) -> str:
     """Recalls the message if it still waits; returns its unique key.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     request = broker_pb2.RecallMessageRequest(topic=topic, recall_handle=handle)
     return str(connection.ask(connection.broker.RecallMessage, request).msg_id)

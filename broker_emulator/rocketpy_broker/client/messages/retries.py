@@ -28,8 +28,8 @@ def send_back(
     """Sends a message back to the group with a delay level; returns RETRY, DEAD_LETTER or DROPPED.
 
     Level 0 takes the delay from the number of failures. A level below 0 makes the message a dead
-    letter. Raises ParameterIllegalError for an invalid id, UnreachableError, RefusedError,
-    UnreadableError.
+    letter. Raises ParameterIllegalError for an invalid id, UnreachableError, CallFailedError,
+    RefusedError, UnreadableError.
     """
     try:
         _, offset = decode_offset_message_id(offset_msg_id)
@@ -62,8 +62,8 @@ def dead_letters(
     """Yields the group's dead letters, oldest first: all, or only with given keys or offsets.
 
     `queue_ids` limits the queues, and `since` is the first store time. A group without dead letters
-    has no topic for them; the iterator is empty then. Raises UnreachableError, RefusedError,
-    UnreadableError, ParameterIllegalError for a missing queue.
+    has no topic for them; the iterator is empty then. Raises UnreachableError, CallFailedError,
+    RefusedError, UnreadableError, ParameterIllegalError for a missing queue.
     """
     wanted_keys, wanted_offsets = frozenset(keys), frozenset(offsets)
     try:
@@ -79,7 +79,10 @@ def dead_letters(
 
 
 def dead_letter_counts(connection: BrokerConnection) -> dict[str, int]:
-    """Returns the number of dead letters by group. Raises UnreachableError, RefusedError."""
+    """Returns the number of dead letters by group.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     request = broker_pb2.QueryOffsetsRequest(topic_pattern=f"{DEAD_LETTER_PREFIX}.+")
     response = connection.ask(connection.broker.QueryOffsets, request)
     counts = {

@@ -62,7 +62,7 @@ class MessageChecker:
     """A check of messages before the send."""
 
     def __init__(self, connection: BrokerConnection, topic: str) -> None:
-        """Raises UnreachableError, RefusedError, also for a missing topic."""
+        """Raises UnreachableError, CallFailedError, RefusedError, also for a missing topic."""
         config = get_topic(connection, topic)
         self.topic = topic
         self.write_queue_nums = config.write_queue_nums
@@ -87,7 +87,7 @@ class MessageSender:
     def __init__(self, connection: BrokerConnection, topic: str, turn: int = 0) -> None:
         """Starts with the queue `turn`; with ANY_QUEUE the broker chooses the queues.
 
-        Raises UnreachableError, RefusedError, also for a missing topic.
+        Raises UnreachableError, CallFailedError, RefusedError, also for a missing topic.
         """
         self._connection = connection
         self._clock = SystemClock()

@@ -49,7 +49,7 @@ def prepare(
     """Sends a half message; no consumer reads it before the commit.
 
     Its age counts from `born_ms`, ms since 1970, or else from now.
-    Raises MessageIllegalError, UnreachableError, RefusedError.
+    Raises MessageIllegalError, UnreachableError, CallFailedError, RefusedError.
     """
     fault = MessageChecker(connection, topic).fault(message)
     if fault is None and not producer_group:
@@ -78,8 +78,8 @@ def end(
 ) -> None:
     """Commits or rolls back a transaction; may be repeated after a lost answer.
 
-    Raises UnreachableError, and RefusedError if the transaction has ended with the other outcome or
-    belongs to another group.
+    Raises UnreachableError, CallFailedError, RefusedError. A transaction of another group, or one
+    that has ended with the other outcome, is refused.
     """
     request = transactions_pb2.EndTransactionRequest(
         producer_group=transaction.producer_group,
@@ -97,7 +97,7 @@ def list_open(
 ) -> list[OpenTransaction]:
     """Returns the oldest open transactions, at most 1,000.
 
-    Raises UnreachableError, RefusedError.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     request = transactions_pb2.ListTransactionsRequest(
         producer_group=producer_group, transaction_id=transaction_id
