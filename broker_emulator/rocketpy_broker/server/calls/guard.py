@@ -76,7 +76,7 @@ class MalformedRequestError(BrokerError):
     code = ResponseCode.INVALID_PARAMETER
 
     def __init__(self, method: str) -> None:
-        super().__init__(f"the bytes are no request of {method}; check the client's version")
+        super().__init__(f"the request of {method} is malformed; check the client's version")
 
 
 class RunningCall(NamedTuple):

@@ -84,7 +84,7 @@ async def test_b09_a_job_that_is_discarded_while_its_block_waits_is_told(
         jobs = running.broker.services.batches.staging._jobs
         await until(lambda: not jobs.up_to(name.writer_id, name.batch_id))
     assert (await answers[1]).status.code == ResponseCode.MESSAGE_ILLEGAL
-    assert "was removed" in (await answers[1]).status.remark
+    assert "were removed" in (await answers[1]).status.remark
     await aborted
     assert running.broker.store.staging.used_bytes == 0
     assert await bodies(running) == []

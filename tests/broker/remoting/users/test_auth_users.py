@@ -199,7 +199,9 @@ async def test_each_change_is_logged_with_its_user_and_without_a_secret(
     lines = [each.getMessage() for each in caplog.records if each.name.endswith(".audit")]
     for code, line in zip(REQUESTS, lines, strict=False):
         resource = named.get(code, "user 'writer'")
-        assert line.startswith(f"user admin did {code.name} of {resource} from ipv4:127.0.0.1:")
+        assert line.startswith(
+            f"user admin requested {code.name} of {resource} from ipv4:127.0.0.1:"
+        )
     assert len(lines) == len(REQUESTS) + 2
     for secret in (SECRET, *SECRETS.values()):
         assert secret not in caplog.text
