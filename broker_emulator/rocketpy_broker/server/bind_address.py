@@ -39,41 +39,37 @@ class ListenAddress:
 class PublicBindError(BrokerError):
     """An address that other machines may reach, without the option `insecure`."""
 
+    text = (
+        "--host {host!r} may be reached from other machines, and the broker has no users. A "
+        "client that reaches its port can read, write and delete everything. Listen on "
+        "127.0.0.1, create users with `rocketpy user add`, or give --insecure if you trust all "
+        "such clients"
+    )
+
     def __init__(self, host: str) -> None:
-        super().__init__(
-            f"--host {host!r} may be reached from other machines, and the broker has no users. A "
-            "client that reaches its port can read, write and delete everything. Listen on "
-            "127.0.0.1, create users with `rocketpy user add`, or give --insecure if you trust all "
-            "such clients"
-        )
+        super().__init__(self.text.format(host=host))
         self.host = host
 
 
 class PublicNameServerError(PublicBindError):
     """A name server that other machines may reach, without the option `insecure`."""
 
-    def __init__(self, host: str) -> None:
-        BrokerError.__init__(
-            self,
-            f"--host {host!r} may be reached from other machines, and a name server has no users. "
-            "A client that reaches its port can change every route. Listen on 127.0.0.1, accept "
-            "only clients with a certificate (--tls-client-ca, --tls-mode enforcing), or give "
-            "--insecure if you trust all such clients",
-        )
-        self.host = host
+    text = (
+        "--host {host!r} may be reached from other machines, and a name server has no users. "
+        "A client that reaches its port can change every route. Listen on 127.0.0.1, accept "
+        "only clients with a certificate (--tls-client-ca, --tls-mode enforcing), or give "
+        "--insecure if you trust all such clients"
+    )
 
 
 class PublicSlavePortError(PublicBindError):
     """A port for slaves that other machines may reach, without the option `insecure`."""
 
-    def __init__(self, host: str) -> None:
-        BrokerError.__init__(
-            self,
-            f"--ha-port may be reached from other machines at --host {host!r}, and slaves have no "
-            "credentials. A client that reaches it can read the whole log, also on a broker with "
-            "users. Listen on 127.0.0.1, or give --insecure if you trust all such clients",
-        )
-        self.host = host
+    text = (
+        "--ha-port may be reached from other machines at --host {host!r}, and slaves have no "
+        "credentials. A client that reaches it can read the whole log, also on a broker with "
+        "users. Listen on 127.0.0.1, or give --insecure if you trust all such clients"
+    )
 
 
 class PortInUseError(BrokerError):
