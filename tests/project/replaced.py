@@ -19,7 +19,7 @@ FREE = (
     *("os.*", "durable.*", "fcntl.*", "Path.*", "message_store.used_ratio"),
     "socket.*",
     *("sys.*", "modules.*", "tempfile.*", "*.Popen", "Popen.*", "resource.*", "ctypes.*"),
-    *("pyspark.*", "display.*"),
+    *("secrets.*", "pyspark.*", "display.*"),
 )
 REPLACERS = {"setattr", "setitem", "delattr", "delitem", "patch", "object"}
 

@@ -27,7 +27,7 @@ PAIR_FAULTS = (
         "align cuts nothing",
         SERVICES + "slave.alignment.LogAlignment.cut",
         lambda _: lambda _self, found: found,
-        (f"{SEEDS}[8]",),
+        (f"{SEEDS}[12]",),
     ),
     Fault(
         "a slave keeps removals of topics that its master does not have",

@@ -132,7 +132,13 @@ class Machine:
     @contextlib.contextmanager
     def patched(self) -> Iterator[None]:
         """Runs the block's brokers on this machine."""
-        with patched(self._flush, self._flush_all, self._before_append, lambda _: self.disk_used):
+        with patched(
+            self._flush,
+            self._flush_all,
+            self._before_append,
+            lambda _: self.disk_used,
+            self.chance,
+        ):
             yield
 
     def _before_append(self, call: DiskCall) -> None:

@@ -91,6 +91,7 @@ class End(asyncio.Transport):
         if self._is_closing or self.owner.is_gone:
             return
         self._unsent += data
+        self._network.sent_bytes += len(data)
         if len(self._unsent) > self._high and not self._is_full:
             self._is_full = True
             cast("asyncio.Protocol", self._protocol).pause_writing()
@@ -234,6 +235,7 @@ class Network:
     dark: set[str] = field(default_factory=set)
     listeners: dict[tuple[str, int], Listener] = field(default_factory=dict)
     ends: dict[End, None] = field(default_factory=dict)
+    sent_bytes: int = 0
     _waiting: list[asyncio.Future[None]] = field(default_factory=list)
     _port: int = FIRST_PORT
 

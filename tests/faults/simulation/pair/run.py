@@ -192,6 +192,7 @@ class PairSimulation:
         self._judge()
         for side in sides.both:
             await side.stop()
+        sides.say(sides.network.sent_bytes, "bytes sent")
 
     async def _calm(self) -> None:
         for side in self.sides.both:

@@ -330,6 +330,7 @@ class Sides:
                 lambda fd: self._flushing(fd, lambda disk: disk._flush_all(fd)),
                 self._before_append,
                 self._used_ratio,
+                self.chance,
             ),
         ):
             yield
