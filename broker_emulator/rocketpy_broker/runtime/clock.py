@@ -6,6 +6,7 @@ No other module reads the system's time. Tests use a `ManualClock` and move its 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import time
@@ -15,6 +16,8 @@ from typing import Any, Protocol, TypeVar
 from rocketpy_broker.runtime.tasks import run_until
 
 T = TypeVar("T")
+# The longest wait for an event.
+IDLE_MS_MAX = 3_600_000
 
 
 class Timer(Protocol):
@@ -72,6 +75,15 @@ async def within(clock: Clock, limit_ms: float, work: Coroutine[object, object, 
         return await run_until(over, work)
     finally:
         timer.cancel()
+
+
+async def wait_until_set(event: asyncio.Event, clock: Clock) -> None:
+    """Waits for `event`, at most IDLE_MS_MAX.
+
+    The caller waits for the clock all the time, so a move of a `MovableClock` does not wait for it.
+    """
+    with contextlib.suppress(TimeoutError):
+        await within(clock, IDLE_MS_MAX, event.wait())
 
 
 def pause(seconds: float) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +14,8 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.services.transactions.open_transactions import COUNT_MAX
+from tests.support.broker.running_broker import StartBroker
+from tests.support.broker.transactions import LARGE, append_halves
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -84,13 +88,22 @@ def test_reset_stays_over_a_crash(tmp_path: Path) -> None:
         check_empty(broker)
 
 
-def test_more_transactions_go_than_one_answer_lists(broker: LocalBroker) -> None:
-    broker.create_topic("orders")
-    for number in range(COUNT_MAX + 1):
-        broker.send_transaction("orders", str(number), "shop")
-    assert len(broker.transactions()) == COUNT_MAX
-    broker.reset()
-    assert broker.transactions() == []
+async def test_more_transactions_go_than_one_answer_lists(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async with start_broker(**LARGE) as running:
+        await running.create_topic("T")
+        append_halves(running, COUNT_MAX + 1)
+    with LocalBroker(tmp_path) as broker:
+        await asyncio.to_thread(until_counted, broker)
+        broker.reset()
+        assert broker.transactions() == []
+
+
+def until_counted(broker: LocalBroker) -> None:
+    """Waits until the broker has read the half messages of its log."""
+    while len(broker.transactions()) < COUNT_MAX:
+        time.sleep(0.05)
 
 
 def test_groups_have_settings_and_places(broker: LocalBroker) -> None:

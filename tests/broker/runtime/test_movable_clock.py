@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rocketpy_broker.runtime.clock import ManualClock, sleep
+from rocketpy_broker.runtime.clock import IDLE_MS_MAX, ManualClock, sleep, wait_until_set
 from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.runtime.tasks import TaskScope
 from tests.support.broker.running_broker import until
@@ -77,3 +77,30 @@ async def test_a_task_that_ends_holds_no_move_up() -> None:
     base.advance(0)
     await moving
     await task
+
+
+async def test_a_task_that_waits_for_an_event_holds_no_move_up() -> None:
+    base = ManualClock()
+    clock = MovableClock(base, 0)
+    event, rounds = asyncio.Event(), 0
+
+    async def loop() -> None:
+        nonlocal rounds
+        while True:
+            await wait_until_set(event, clock)
+            rounds += 1
+            await sleep(clock, 1_000)
+
+    async with TaskScope() as scope:
+        scope.start(loop())
+        await until(lambda: bool(clock._timers))
+        await clock.advance(IDLE_MS_MAX - 1)
+        event.set()
+        await until(lambda: rounds == 1)
+        event.clear()
+        for delta_ms, count in ((1_000, 1), (1_000, 1), (IDLE_MS_MAX, 2)):
+            moving = asyncio.ensure_future(clock.advance(delta_ms))
+            await asyncio.sleep(0)
+            base.advance(0)
+            await moving
+            assert rounds == count

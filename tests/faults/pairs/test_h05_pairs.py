@@ -189,7 +189,7 @@ class Scene:
 
     def check_unconfirmed(self) -> None:
         """Asserts the answers while no slave can confirm a message."""
-        numbers = self.sender.until_answers(2)
+        numbers = self.sender.until_answers(1)
         is_sync = self.master._role.value == "SYNC_MASTER"
         found = self.sender.unconfirmed if is_sync else self.sender.acknowledged
         assert {*numbers} <= {*found}, self.sender

@@ -73,6 +73,9 @@ class JobTable:
         self._discarded: OrderedDict[BatchJob, str] = OrderedDict()
         self._ended: OrderedDict[BatchJob, None] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._jobs)
+
     def __iter__(self) -> Iterator[BatchJob]:
         return iter(list(self._jobs))
 

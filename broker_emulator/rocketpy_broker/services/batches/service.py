@@ -32,7 +32,7 @@ from rocketpy_broker.errors import (
     StoreClosedError,
     StoreError,
 )
-from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.clock import Clock, sleep, wait_until_set
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.batches.commit_check import CommitCheck
@@ -284,11 +284,14 @@ class BatchService:
         with contextlib.suppress(StoreError):
             log_end = self._log.append_completion(batch, stored_count).end_offset
         self._removable.append(_RemovableFiles(list(pending.attempts.values()), log_end))
+        self._staging.has_files.set()
         self._group_commit.flush_soon()
 
     async def run(self) -> None:
-        """Removes unneeded files until stopped."""
+        """Removes unneeded files until stopped; sleeps while there are none."""
         while True:
+            if not self._removable:
+                await wait_until_set(self._staging.has_files, self._clock)
             await sleep(self._clock, SWEEP_MS)
             await self.remove_stored()
             await self._staging.sweep()

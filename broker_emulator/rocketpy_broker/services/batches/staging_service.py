@@ -95,6 +95,8 @@ class StagingService:
         self.admission = sends.admission
         # Removed attempts; their files may still exist.
         self._leaving: dict[Attempt, None] = {}
+        # Set while files may have to be removed later.
+        self.has_files = asyncio.Event()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging")
         # Work that may take seconds has its own threads, so that other connections' blocks do not
         # wait.
@@ -143,6 +145,7 @@ class StagingService:
             return Staged(StagedCounts(), is_committed=True)
         if self._jobs.find(name) is None:
             hold.use(name)
+            self.has_files.set()
             await run_shielded(self._discard_superseded(name))
         job = hold.use(name)
         if not (command.records or command.is_last):
@@ -315,7 +318,10 @@ class StagingService:
         return list(self._jobs)
 
     async def sweep(self) -> None:
-        """Removes jobs that were idle for too long, and files that earlier removals left."""
+        """Removes jobs that were idle for too long, and files that earlier removals left.
+
+        Clears `has_files` if none remain.
+        """
         for number, name in enumerate(list(self._jobs.idle()), 1):
             # The job may have been used again during `take_slot`.
             if self._jobs.is_idle(name):
@@ -323,6 +329,8 @@ class StagingService:
             if number % CHECKS_A_SLOT == 0:
                 await take_slot()
         await self._remove_leaving(list(self._leaving))
+        if not (self._jobs or self._leaving):
+            self.has_files.clear()
 
     async def _discard_superseded(self, name: BatchJob) -> None:
         attempts: list[Attempt] = []
@@ -379,6 +387,7 @@ class StagingService:
         copies = []
         # Of several files of one attempt, the longest has all its blocks.
         loaded = await self.in_thread(self._store.staging.load)
+        self.has_files.set()
         for staged in sorted(loaded, key=lambda one: one.file_bytes, reverse=True):
             if kept.setdefault(staged.attempt, staged) is not staged:
                 logger.warning("removing %s, a copy of another staging file", staged.file.path)

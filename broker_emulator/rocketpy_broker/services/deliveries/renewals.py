@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from rocketpy_broker.errors import BrokerError, StoreError
-from rocketpy_broker.runtime.clock import Clock, resolve, sleep
+from rocketpy_broker.runtime.clock import Clock, resolve, sleep, wait_until_set
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
@@ -76,6 +76,7 @@ class RenewalService:
         self._log_throttle = LogThrottle(clock)
         # The next one to renew is the first.
         self._renewed: OrderedDict[str, Renewed] = OrderedDict()
+        self._has_some = asyncio.Event()
         self._of_client: dict[str, dict[str, None]] = {}
         # The last call of each client with deliveries, monotonic.
         self._seen_ms: dict[str, float] = {}
@@ -88,6 +89,7 @@ class RenewalService:
         count = len(self._of_client.get(renewed.client_id, ()))
         if len(self._renewed) < COUNT_MAX and count < OF_CLIENT_MAX:
             self._renewed[handle] = renewed
+            self._has_some.set()
             self._of_client.setdefault(renewed.client_id, {})[handle] = None
             self._seen_ms[renewed.client_id] = self._clock.monotonic_ms()
 
@@ -132,10 +134,13 @@ class RenewalService:
     # --- The task ---
 
     async def run(self) -> None:
-        """Renews deliveries at intervals until cancelled."""
+        """Renews deliveries at intervals until cancelled; sleeps while there are none."""
         while True:
+            await wait_until_set(self._has_some, self._clock)
             await sleep(self._clock, SCAN_MS)
             await self._renew_due()
+            if not self._renewed:
+                self._has_some.clear()
 
     async def _renew_due(self) -> None:
         """Renews all deliveries that would be visible in AHEAD_MS."""
