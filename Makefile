@@ -19,9 +19,9 @@ COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
 COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/damage/test_f06* \
 	tests/faults/test_f11* tests/faults/test_m01* tests/faults/batches/test_s08*
 COVERING := not torture and not interop and not spark
-# Spark's tests share a session in one process, all others run in two more: most of them wait for
-# processes of their own. A process that dies is not replaced: the run would never end.
-SIDE_BY_SIDE := --numprocesses 3 --dist loadgroup --max-worker-restart 0
+# Spark's tests share a session in one process, all others run in four more: many of them wait, and
+# two cores are busy. A process that dies is not replaced: the run would never end.
+SIDE_BY_SIDE := --numprocesses 5 --dist loadgroup --max-worker-restart 0
 
 # Spark's Python workers are the environment's own, whatever the shell says of another Spark.
 export PYSPARK_PYTHON := $(BIN)/python
