@@ -63,11 +63,9 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 	@$(USE_JAVA)
 	$(BIN)/python notebooks/flights.py
 
-# `make lint` runs the tests of style and language.
-test: $(INSTALLED) java programs ## Run the tests
+test: $(INSTALLED) java programs ## Run the tests of broker and connector
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m "not torture and not interop and not docs" --ignore tests/interop \
-		--ignore tests/project/test_tidy.py --ignore tests/project/test_language.py \
 		$(SIDE_BY_SIDE) $(ARGS)
 
 test-matrix: $(INSTALLED) java programs ## Run tests with other Pythons, PySparks and libraries
@@ -106,9 +104,12 @@ site: $(INSTALLED) ## Build the site of the documents into build/site; a dead li
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet -f docs/site/mkdocs.yml
 	echo "make: to read it: python3 -m http.server --bind 127.0.0.1 -d build/site"
 
+# `make lint` runs the tests of style and language.
 docs: site java programs ## Build the site; run what documents, notebooks and packages promise
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m docs $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/python -m pytest -m docs --ignore tests/interop \
+		--ignore tests/project/test_tidy.py --ignore tests/project/test_language.py \
+		$(SIDE_BY_SIDE) $(ARGS)
 
 notebooks: $(INSTALLED) java ## Run the notebooks, and write their pages into docs/notebooks
 	@$(USE_JAVA)

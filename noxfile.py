@@ -78,7 +78,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 # The tests of `make test` and of `make docs`.
 PYTEST = ("-m", "pytest", "-q", "-m", "not torture and not interop")
-SIDE_BY_SIDE = ("--numprocesses", "3", "--dist", "loadgroup", "--max-worker-restart", "0")
+SIDE_BY_SIDE = ("--numprocesses", "5", "--dist", "loadgroup", "--max-worker-restart", "0")
 # After Ctrl-C, tests end the processes that they started.
 INTERRUPT_SECONDS_MAX = 60
 # From the time of the lowest typer: newer ones warn about that typer's imports.

@@ -53,6 +53,7 @@ TOP = Path(__file__).parent.parent
 # Fixtures that are created once a process.
 COSTLY = {"spark", "wheel"}
 SPARK_FOLDER = Path(__file__).parent / "spark"
+PROJECT_FOLDER = Path(__file__).parent / "project"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,7 +81,7 @@ def pytest_collection_modifyitems(
 ) -> Generator[None]:
     """Marks the tests in `tests/spark`, so that `-m 'not spark'` is the quick round.
 
-    `make docs` runs the tests that install the wheel.
+    `make docs` runs the tests of the project itself, and all tests that install the wheel.
 
     Tests that share one Spark session, or the wheel and its environments, stay in one of the
     processes of `make test`: xdist reads the groups in this hook, too, and has to find them.
@@ -89,7 +90,7 @@ def pytest_collection_modifyitems(
         used = COSTLY.intersection(getattr(item, "fixturenames", ()))
         for group in used:
             item.add_marker(pytest.mark.xdist_group(group))
-        if "wheel" in used:
+        if "wheel" in used or PROJECT_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.docs)
         if SPARK_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.spark)

@@ -208,7 +208,7 @@ async def test_s10_names_of_jobs_that_ended_are_bounded(running: RunningBroker) 
     for number in range(10):
         task = Task(Job(running, writer_id=f"w{number}"), 0, 1)
         assert (await task.ask(sign_of_life(task.job))).status.code == ResponseCode.SUCCESS
-    await until(lambda: not table._jobs)
+        await until(lambda: not table._jobs)
     names = [name.writer_id for name in table._ended]
     assert names == [
         *(f"old{number}" for number in range(10, ENDED_MAX)),
