@@ -69,7 +69,7 @@ def patched(
         mock.patch("os.statvfs", status_of),
         mock.patch("secrets._sysrand", copy(chance)),
         # Threads are simulated too, so none waits for the interpreter.
-        mock.patch("rocketpy_broker.runtime.scheduler.pause", lambda _seconds: None),
+        mock.patch("rocketpy_broker.runtime.scheduler.pause"),
         pytest.MonkeyPatch.context() as patch,
     ):
         for pattern in (LOG, CHECKSUMS):
