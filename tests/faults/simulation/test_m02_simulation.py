@@ -19,7 +19,7 @@ from tests.faults.simulation.machine import HOUR_MS
 from tests.faults.simulation.run import simulate
 from tests.faults.workers.zygote import TOP
 
-SEEDS_QUICK, SEEDS_TORTURE, SEEDS_A_TEST = 200, 100_000, 10
+SEEDS_QUICK, SEEDS_TORTURE, SEEDS_A_TEST = 120, 100_000, 10
 # Together these try everything.
 SEEDS_LAST = 50
 
@@ -62,7 +62,7 @@ def test_m2_no_seed_of_very_many_breaks_a_promise(tmp_path: Path) -> None:
 
 def test_m2_a_seed_is_the_same_life_each_time() -> None:
     """Asserts repeatable runs, also with sets of texts in another order."""
-    seeds = ["3", "7", "10", "19", "20"]
+    seeds = ["3", "10", "20"]
     traces = []
     for hash_seed in ("1", "2"):
         command = [sys.executable, "-m", "tests.faults.simulation", *seeds]
