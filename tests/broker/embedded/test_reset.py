@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.services.transactions.open_transactions import COUNT_MAX
-from tests.support.broker.running_broker import StartBroker
+from tests.support.broker.running_broker import StartBroker, until
 from tests.support.broker.transactions import LARGE, append_halves
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
@@ -95,15 +93,10 @@ async def test_more_transactions_go_than_one_answer_lists(
         await running.create_topic("T")
         append_halves(running, COUNT_MAX + 1)
     with LocalBroker(tmp_path) as broker:
-        await asyncio.to_thread(until_counted, broker)
+        # The broker reads the half messages of its log.
+        await until(lambda: len(broker.transactions()) == COUNT_MAX)
         broker.reset()
         assert broker.transactions() == []
-
-
-def until_counted(broker: LocalBroker) -> None:
-    """Waits until the broker has read the half messages of its log."""
-    while len(broker.transactions()) < COUNT_MAX:
-        time.sleep(0.05)
 
 
 def test_groups_have_settings_and_places(broker: LocalBroker) -> None:
